@@ -1,0 +1,94 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/callgate/callgate/celpolicy"
+	"github.com/callgate/callgate/persistence"
+	"github.com/callgate/callgate/specs"
+)
+
+// Compiled is a bundle with its policy.
+type Compiled struct {
+	Bundle *specs.Bundle
+	Policy *celpolicy.Policy
+}
+
+// Policies finds the policy a run is pinned to, and the one now in force.
+type Policies interface {
+	// Pinned gives the bundle of this digest. An error stops the run: nothing is decided without its policy.
+	Pinned(ctx context.Context, t specs.TenantID, d specs.Digest) (*Compiled, error)
+	// Live gives the tenant's active bundle; its denies hold for running calls too. ok is false when none is active.
+	Live(ctx context.Context, t specs.TenantID) (c *Compiled, ok bool, err error)
+}
+
+// Config is what a Dispatcher is made of.
+type Config struct {
+	Store    persistence.Store
+	Registry *Registry
+	Policies Policies
+	Host     Host             // nil: workspace.commit answers tool.source_unavailable
+	Clock    func() time.Time // nil: time.Now; expiry is always decided by the store's clock
+}
+
+// Scope says where a call is made.
+type Scope struct {
+	Tenant     specs.TenantID
+	Run        specs.RunID
+	Invocation specs.InvocationID
+	Turn       int64
+	Fence      int64
+}
+
+// Rider is what the caller wants written in the same Apply: the model turn that made the calls, the run's own moves.
+type Rider struct {
+	Before, After []persistence.Entry // lines before and after the dispatcher's own
+	Blobs         []persistence.Blob
+	Artifacts     []persistence.Artifact
+}
+
+// Proposal is what became of one proposed call.
+type Proposal struct {
+	Call     persistence.Call
+	Decision celpolicy.Decision
+	Result   *Result // set when the call has already ended: denied, invalid, answered from memory
+	Approval *persistence.Approval
+}
+
+// Ballot is a person's decision about an approval.
+type Ballot struct {
+	Approval specs.ApprovalID
+	By       Principal
+	Verdict  BallotVerdict
+	Args     json.RawMessage // approve with other arguments: validated and resolved again
+	Answer   *Result         // verdict answer
+	Reason   string          // required to reject; the model reads it
+	Scope    GrantScope      // default once
+	// AnyArgs makes a remembered grant match any arguments; without it the grant pins these arguments.
+	AnyArgs bool
+	// GrantFor bounds a remembered grant; 0 means 24 h.
+	GrantFor time.Duration
+	Request  string // id of the outside request, for the journal
+}
+
+// BallotVerdict is what a person may say.
+type BallotVerdict string
+
+// Verdicts.
+const (
+	BallotApprove BallotVerdict = "approve"
+	BallotReject  BallotVerdict = "reject"
+	BallotAnswer  BallotVerdict = "answer"
+)
+
+// GrantScope is how far an approval reaches.
+type GrantScope string
+
+// Scopes.
+const (
+	ScopeOnce  GrantScope = "once"
+	ScopeRun   GrantScope = "run"
+	ScopeGrant GrantScope = "grant"
+)
