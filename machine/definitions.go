@@ -62,8 +62,8 @@ func decode(file string, data []byte) (*specs.Machine, error) {
 			States, Final  []string
 			Waiting        []struct{ State, Owner, Timer string }
 			Events         []struct {
-				Name, To, Journal, Describe string
-				From                        []string
+				Name, To, Journal, Description string
+				From                           []string
 			}
 			Invariants []struct{ Name, Check string }
 		}
@@ -85,7 +85,7 @@ func decode(file string, data []byte) (*specs.Machine, error) {
 	}
 	for _, e := range raw.Spec.Events {
 		doc.Events = append(doc.Events, specs.MachineEvent{Name: specs.TextOf(e.Name), From: texts(e.From),
-			To: specs.TextOf(e.To), Journal: e.Journal, Describe: e.Describe})
+			To: specs.TextOf(e.To), Journal: e.Journal, Describe: e.Description})
 	}
 	for _, i := range raw.Spec.Invariants {
 		doc.Invariants = append(doc.Invariants, specs.MachineInvariant{Name: i.Name, Check: specs.TextOf(i.Check)})

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/callgate/callgate/specs"
@@ -8,31 +9,17 @@ import (
 
 // graph: every state is reached, and every state that is reached and not final can still reach an end.
 func (v *verifier) graph() {
-	initial := State(v.doc.Initial.Value)
-	out := map[State][]row{}
+	out := exits{}
 	for _, r := range v.rows {
-		out[r.From] = append(out[r.From], r)
+		out[r.From] = append(out[r.From], r.Step)
 	}
-	into := shortest(initial, out)
+	into := out.waysFrom(State(v.doc.Initial.Value))
 	v.unreached(into)
-
-	ends := map[State]bool{}
-	for s := range v.final {
-		ends[s] = true
-	}
-	for grown := true; grown; {
-		grown = false
-		for _, r := range v.rows {
-			if ends[r.To] && !ends[r.From] {
-				ends[r.From], grown = true, true
-			}
-		}
-	}
-	v.stranded(into, out, ends)
+	v.stranded(into, out)
 	v.restless(into, out)
 }
 
-func (v *verifier) unreached(into map[State]Trace) {
+func (v *verifier) unreached(into ways) {
 	place := map[State]specs.Text{}
 	for _, m := range v.mentions {
 		if _, ok := place[State(m.Value)]; !ok {
@@ -40,13 +27,13 @@ func (v *verifier) unreached(into map[State]Trace) {
 		}
 	}
 	for _, s := range v.states {
-		if _, ok := into[s]; ok {
+		if into.reach(s) {
 			continue
 		}
 		why := "no event leads to it"
 		for _, r := range v.rows {
 			if r.To == s && r.From != s {
-				why = "it is reached only from states that are unreachable themselves: " + r.String()
+				why = "the ways to it start in states that are unreachable themselves: " + r.String()
 				break
 			}
 		}
@@ -54,68 +41,51 @@ func (v *verifier) unreached(into map[State]Trace) {
 	}
 }
 
-// stranded reports the bottom of every trap once: other states that cannot reach an end lead into one.
-func (v *verifier) stranded(into map[State]Trace, out map[State][]row, ends map[State]bool) {
-	reported := map[State]bool{}
-	for _, s := range byDistance(into) {
-		if ends[s] || reported[s] {
+// stranded reports the bottom of every trap: other states that cannot reach an end lead into one.
+func (v *verifier) stranded(into ways, out exits) {
+	for _, trap := range out.components(into) {
+		leaves := slices.ContainsFunc(trap, func(s State) bool {
+			return v.final[s] || slices.ContainsFunc(out[s], func(e Step) bool { return !slices.Contains(trap, e.To) })
+		})
+		if leaves {
 			continue
 		}
-		way := into[s]
+		s := trap[0]
+		way := into.to(s)
 		if len(out[s]) == 0 {
 			v.add(specs.Error, v.lastWord(way), "dead-end", "list it under `final`, or give it an event", way,
 				"%q is a dead end, not final and without an exit: %s", s, orSelf(way, s))
 			continue
 		}
-		from := shortest(s, out)
-		bottom := true
-		for other := range from {
-			if _, back := shortest(other, out)[s]; !back {
-				bottom = false
-				break
-			}
-		}
-		if !bottom {
-			continue
-		}
-		for other := range from {
-			reported[other] = true
-		}
-		round := slices.Concat(way, cycle(s, out, from))
+		round := append(way, out.cycle(s)...)
 		v.add(specs.Error, v.lastWord(way), "no-way-out", "give one of these states an event that leads to a final state", round,
 			"no final state can be reached from %q: %s", s, round)
 	}
 }
 
 // restless warns of a loop without a state that may rest: within one transaction it could go on for ever.
-func (v *verifier) restless(into map[State]Trace, out map[State][]row) {
+func (v *verifier) restless(into ways, out exits) {
 	rests := map[State]bool{}
+	for s := range v.final {
+		rests[s] = true
+	}
 	for _, w := range v.doc.Waiting {
 		rests[State(w.State.Value)] = true
 	}
-	moving := map[State][]row{}
-	for from, rows := range out {
-		for _, r := range rows {
-			if !rests[r.From] && !rests[r.To] {
-				moving[from] = append(moving[from], r)
+	moving := exits{}
+	for s, steps := range out {
+		for _, e := range steps {
+			if !rests[e.From] && !rests[e.To] {
+				moving[s] = append(moving[s], e)
 			}
 		}
 	}
-	seen := map[State]bool{}
-	for _, s := range byDistance(into) {
-		if seen[s] || len(moving[s]) == 0 {
-			continue
+	for _, loop := range moving.components(into) {
+		s := loop[0]
+		if round := moving.cycle(s); round != nil {
+			v.add(specs.Warning, v.lastWord(into.to(s)), "transient-cycle", "list one of them under `waiting`, with its owner", round,
+				"nothing may rest in this loop, so nobody owns it: %s", round)
 		}
-		from := shortest(s, moving)
-		round := cycle(s, moving, from)
-		if round == nil {
-			continue
-		}
-		for other := range from {
-			seen[other] = true
-		}
-		v.add(specs.Warning, v.lastWord(into[s]), "transient-cycle", "list one of them under `waiting`, with its owner", round,
-			"nothing may rest in this loop, so nobody owns it: %s", round)
 	}
 }
 
@@ -124,9 +94,8 @@ func (v *verifier) lastWord(way Trace) specs.Text {
 	if len(way) == 0 {
 		return v.doc.Initial
 	}
-	last := way[len(way)-1]
 	for _, r := range v.rows {
-		if r.Step == last {
+		if r.Step == way[len(way)-1] {
 			return r.to
 		}
 	}
@@ -140,50 +109,114 @@ func orSelf(way Trace, s State) string {
 	return way.String()
 }
 
-// shortest gives the shortest way from a state to every state that can be reached from it, itself by the
-// empty way. Among equally short ways it takes the first by the document's order.
-func shortest(from State, out map[State][]row) map[State]Trace {
-	ways := map[State]Trace{from: nil}
+// exits are the steps out of each state, in the document's order.
+type exits map[State][]Step
+
+// ways are the shortest ways from one state: by state, the step that arrives there. Among equally short
+// ways the first by the document's order is kept.
+type ways struct {
+	from    State
+	arrives map[State]Step
+	dist    map[State]int
+}
+
+func (out exits) waysFrom(from State) ways {
+	w := ways{from: from, arrives: map[State]Step{}, dist: map[State]int{from: 0}}
 	for queue := []State{from}; len(queue) > 0; queue = queue[1:] {
 		s := queue[0]
-		for _, r := range out[s] {
-			if _, ok := ways[r.To]; !ok {
-				ways[r.To] = append(slices.Clip(ways[s]), r.Step)
-				queue = append(queue, r.To)
+		for _, e := range out[s] {
+			if !w.reach(e.To) {
+				w.arrives[e.To], w.dist[e.To] = e, w.dist[s]+1
+				queue = append(queue, e.To)
 			}
 		}
 	}
-	return ways
+	return w
 }
 
-// cycle gives the shortest way from s back to s, nil when there is none.
-func cycle(s State, out map[State][]row, from map[State]Trace) Trace {
-	var best Trace
-	for _, t := range byDistance(from) {
-		for _, r := range out[t] {
-			if way := from[t]; r.To == s && (best == nil || len(way)+1 < len(best)) {
-				best = append(slices.Clip(way), r.Step)
+func (w ways) reach(s State) bool { _, ok := w.dist[s]; return ok }
+
+// to gives the way to a state that is reached.
+func (w ways) to(s State) Trace {
+	var way Trace
+	for s != w.from {
+		way = append(way, w.arrives[s])
+		s = w.arrives[s].From
+	}
+	slices.Reverse(way)
+	return way
+}
+
+// cycle gives a shortest way from s back to s, nil when there is none.
+func (out exits) cycle(s State) Trace {
+	w := out.waysFrom(s)
+	var last *Step
+	for _, t := range w.nearestFirst() {
+		for _, e := range out[t] {
+			if e.To == s && last == nil {
+				last = &e
 			}
 		}
 	}
-	return best
+	if last == nil {
+		return nil
+	}
+	return append(w.to(last.From), *last)
 }
 
-// byDistance orders the reached states nearest first; equal ones by name, so that the order is the same
-// in every process.
-func byDistance(into map[State]Trace) []State {
+// nearestFirst orders the reached states by distance, equal ones by name: the same in every process.
+func (w ways) nearestFirst() []State {
 	var list []State
-	for s := range into {
+	for s := range w.dist {
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b State) int {
-		if d := len(into[a]) - len(into[b]); d != 0 {
-			return d
-		}
-		if a < b {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, w.compare)
 	return list
+}
+
+func (w ways) compare(a, b State) int {
+	return cmp.Or(cmp.Compare(w.dist[a], w.dist[b]), cmp.Compare(a, b))
+}
+
+// components splits the reached states into strongly connected components (Tarjan), each with its nearest
+// state first. Its depth is bounded by the number of states.
+func (out exits) components(into ways) [][]State {
+	var (
+		found [][]State
+		stack []State
+		order = map[State]int{} // 1 + when it was first seen
+		low   = map[State]int{}
+		open  = map[State]bool{}
+		visit func(State)
+	)
+	visit = func(s State) {
+		order[s] = len(order) + 1
+		low[s] = order[s]
+		stack, open[s] = append(stack, s), true
+		for _, e := range out[s] {
+			if order[e.To] == 0 {
+				visit(e.To)
+				low[s] = min(low[s], low[e.To])
+			} else if open[e.To] {
+				low[s] = min(low[s], order[e.To])
+			}
+		}
+		if low[s] != order[s] {
+			return
+		}
+		i := slices.Index(stack, s)
+		component := slices.Clone(stack[i:])
+		stack = stack[:i]
+		for _, c := range component {
+			open[c] = false
+		}
+		slices.SortFunc(component, into.compare)
+		found = append(found, component)
+	}
+	for _, s := range into.nearestFirst() {
+		if order[s] == 0 {
+			visit(s)
+		}
+	}
+	return found
 }

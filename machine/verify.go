@@ -82,8 +82,8 @@ func (r Report) Text() string {
 
 // A table is asked about every pair of state and event when it is made, so both are bounded.
 const (
-	maxStates = 512
-	maxEvents = 512
+	maxStates = 256
+	maxEvents = 256
 )
 
 // Verify looks for every way in which a document could mislead or strand whoever runs on it:
@@ -119,7 +119,7 @@ func verify(doc *specs.Machine, opts []Option) (Report, *Table, error) {
 	v.rowsAreOne()
 	v.ends()
 	v.rests()
-	if v.sane() {
+	if !v.has("missing-field", "bad-name", "unknown-state", "too-large") {
 		v.graph()
 	}
 	var (
@@ -127,7 +127,7 @@ func verify(doc *specs.Machine, opts []Option) (Report, *Table, error) {
 		laws  []LawReport
 		err   error
 	)
-	if v.sane() {
+	if v.sound() {
 		if table, err = build(v.draft); err == nil && o.compile != nil {
 			laws = v.laws(table, o.compile)
 		}
@@ -151,8 +151,13 @@ type verifier struct {
 	found  []Finding
 }
 
-// sane says that nothing found so far stops the next stage from making sense.
-func (v *verifier) sane() bool {
+// has says whether one of these was found. What follows from a misspelt name is noise: a graph with one
+// has a dead end and an unreachable state too.
+func (v *verifier) has(codes ...string) bool {
+	return slices.ContainsFunc(v.found, func(f Finding) bool { return slices.Contains(codes, f.Code) })
+}
+
+func (v *verifier) sound() bool {
 	return !slices.ContainsFunc(v.found, func(f Finding) bool { return f.Severity == specs.Error })
 }
 
@@ -190,7 +195,7 @@ func (v *verifier) names() {
 	}
 	for _, m := range v.mentions {
 		if !validName(m.Value) {
-			v.err(m, "bad-name", "lower-case letters, digits and _, starting with a letter, at most 64", "%q cannot be the name of a state", m.Value)
+			v.err(m, "bad-name", nameHint, "%q cannot be the name of a state", m.Value)
 		} else if len(doc.States) > 0 && !v.listed[State(m.Value)] {
 			v.err(m, "unknown-state", nearest(m.Value, v.states), "state %q is not listed under `states`", m.Value)
 		}
@@ -208,7 +213,7 @@ func (v *verifier) names() {
 			v.err(e.Name, "reserved-name", "set `birth` to choose the journal kind of the first line",
 				"%q is the birth of every machine and is not declared", Create)
 		case !validName(e.Name.Value):
-			v.err(e.Name, "bad-name", "lower-case letters, digits and _, starting with a letter, at most 64", "%q cannot be the name of an event", e.Name.Value)
+			v.err(e.Name, "bad-name", nameHint, "%q cannot be the name of an event", e.Name.Value)
 		}
 		if len(e.From) == 0 {
 			v.err(e.Name, "missing-field", "from: [<states>]", "event %q happens in no state", e.Name.Value)
@@ -295,16 +300,15 @@ func at(p specs.Pos) string {
 	return ", " + p.String()
 }
 
+const nameHint = "a name is 1 to 128 of A-Z a-z 0-9 _ . -"
+
 func validName(s string) bool {
-	if s == "" || len(s) > 64 || s[0] < 'a' || s[0] > 'z' {
-		return false
-	}
 	for _, r := range s {
-		if r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-' {
 			return false
 		}
 	}
-	return true
+	return s != "" && len(s) <= 128
 }
 
 // nearest hints at the known state that was probably meant.
