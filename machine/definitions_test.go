@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/callgate/callgate/machine"
@@ -41,13 +42,31 @@ func same(t *testing.T, what string, constants, document []string) {
 	}
 }
 
-// constants reads the typed constants of a file, and fails for one without a comment of its own.
+// constants lists the typed constants of a file, and fails for one without a comment of its own.
 func constants(t *testing.T, file string) (states, events []string) {
+	t.Helper()
+	for word, meaning := range meanings(t, file) {
+		if len(meaning) < 10 {
+			t.Errorf("%s %q has no comment", file, word)
+		}
+		if state, ok := strings.CutPrefix(word, "State "); ok {
+			states = append(states, state)
+		} else {
+			events = append(events, strings.TrimPrefix(word, "Event "))
+		}
+	}
+	return states, events
+}
+
+// meanings reads the comments of the typed constants: by "State x" or "Event x", on one line, without the
+// constant's own name.
+func meanings(t *testing.T, file string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := map[string]string{}
 	for _, decl := range parsed.Decls {
 		gen, ok := decl.(*ast.GenDecl)
 		if !ok || gen.Tok != token.CONST {
@@ -59,16 +78,14 @@ func constants(t *testing.T, file string) (states, events []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if value.Doc.Text() == "" {
-				t.Errorf("%s has no comment", value.Names[0].Name)
+			comment := strings.Join(strings.Fields(value.Doc.Text()), " ")
+			comment = strings.TrimSpace(strings.TrimPrefix(comment, value.Names[0].Name+":"))
+			word := value.Type.(*ast.Ident).Name + " " + text
+			if _, twice := found[word]; twice {
+				t.Errorf("%s: %q is said by two constants", file, word)
 			}
-			switch value.Type.(*ast.Ident).Name {
-			case "State":
-				states = append(states, text)
-			case "Event":
-				events = append(events, text)
-			}
+			found[word] = comment
 		}
 	}
-	return states, events
+	return found
 }

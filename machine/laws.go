@@ -8,8 +8,12 @@ import (
 )
 
 // How far an invariant is tried: histories grow as the branching of the table to the power of their
-// length, and each costs one evaluation, so the number of histories is what is bounded.
-const maxHistories = 5000
+// length, and each costs one evaluation, so their number is bounded; and their length, because a table that
+// only goes round has few but ever longer ones.
+const (
+	maxHistories = 5000
+	maxDepth     = 64
+)
 
 // laws tries every invariant of the document on every history, shortest first.
 func (v *verifier) laws(t *Table, compile CompileInvariant) []LawReport {
@@ -65,7 +69,7 @@ func (b *Broken) why() string {
 }
 
 // CheckInvariant tries an invariant on every history of the table, shortest first, until limit histories
-// were tried. It says how far it got, or gives the shortest history that breaks it.
+// were tried or they are 64 events long. It says how far it got, or gives the shortest history that breaks it.
 func (t *Table) CheckInvariant(inv Invariant, limit int) (LawReport, *Broken) {
 	law := LawReport{Name: inv.Name, Complete: true}
 	type node struct {
@@ -93,7 +97,7 @@ func (t *Table) CheckInvariant(inv Invariant, limit int) (LawReport, *Broken) {
 			return law, nil
 		}
 		// Only whole levels are tried, so that "every history of at most Depth events" is true.
-		if law.Histories+len(next) > limit {
+		if law.Histories+len(next) > limit || law.Depth == maxDepth {
 			law.Complete = false
 			return law, nil
 		}
