@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/callgate/callgate/celpolicy"
+	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/specs"
 )
@@ -38,8 +39,8 @@ type Scope struct {
 	Tenant     specs.TenantID
 	Run        specs.RunID
 	Invocation specs.InvocationID
-	Turn       int64
-	Fence      int64
+	Turn       int64 // model turns of the whole run so far, this one included: unique in the run, whichever invocation took it
+	Fence      int64 // of the run's lease
 }
 
 // Rider is what the caller wants written in the same Apply: the model turn that made the calls, the run's own moves.
@@ -47,6 +48,31 @@ type Rider struct {
 	Before, After []persistence.Entry // lines before and after the dispatcher's own
 	Blobs         []persistence.Blob
 	Artifacts     []persistence.Artifact
+	Trees         []persistence.TreeChange
+	// StartFirst lets Propose start the first call of the turn in the same Apply when nobody has to be asked and the tool does
+	// not write to the chat: a call that needs no approval then commits twice in all. Execute runs it at once.
+	StartFirst bool
+}
+
+// Hooks are what the run loop wants written together with a call's own steps. Either may be nil. They may be called
+// again when somebody else moved the run meanwhile, so they must read what they need and change nothing.
+type Hooks struct {
+	// Start is asked before the start is committed, for example to move the run to awaiting_host_commit.
+	Start func(persistence.Call) Rider
+	// Done is asked before the outcome is committed, also when the call is refused or asked about again instead of started.
+	// A checkpoint_created line without payload in the Rider receives the checkpoint's payload; the dispatcher then writes none of its own.
+	Done func(Ending) Rider
+}
+
+// Ending is what the dispatcher is about to write about a call.
+type Ending struct {
+	Call    persistence.Call // with its new content; Call.State is still the state it leaves
+	Tool    *specs.Tool
+	Event   machine.Event // complete, fail, time_out, cancel, lose, deny, invalidate, reask
+	Result  Result        // zero for lose and reask
+	Started bool          // the tool ran
+	// Tree is the workspace change that commits with the outcome; nil when the call changes no file and keeps no checkpoint.
+	Tree *persistence.TreeChange
 }
 
 // Proposal is what became of one proposed call.

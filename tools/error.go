@@ -54,6 +54,8 @@ var (
 	ErrInvalidCall = errors.New("model.invalid_tool_call")
 	// ErrWaiting says that the call waits for a person.
 	ErrWaiting = errors.New("the call waits for a person")
+	// ErrOutcomeUnknown says that nobody can tell whether the call's effect happened; a person reconciles it.
+	ErrOutcomeUnknown = errors.New("it is not known whether the call's effect happened")
 	// ErrRunEnded says that the run is over.
 	ErrRunEnded = errors.New("the run has ended")
 )
