@@ -1,0 +1,293 @@
+package specs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Level says who wrote a bundle, and so what it may contain.
+type Level int
+
+// Levels. Only the operator's documents may name a command, an address, a secret reference or a folder, and only
+// they may speak in a platform layer.
+const (
+	PlatformLevel Level = iota
+	TenantLevel
+)
+
+// LoadOptions says how to load. The zero value loads an operator's own folder together with the shipped catalog.
+type LoadOptions struct {
+	Level Level
+	// NoCatalog leaves out the shipped tools and default layers.
+	NoCatalog bool
+	// MaxFileBytes bounds one file; default 8 MiB.
+	MaxFileBytes int64
+	// MaxBytes bounds all files together; default 64 MiB.
+	MaxBytes int64
+	// Partial gives a bundle although documents are unusable: they are left out, and the layers that may have
+	// spoken through them are listed as Unreadable, so that they deny.
+	Partial bool
+}
+
+const (
+	defaultMaxFileBytes = 8 << 20
+	defaultMaxBytes     = 64 << 20
+	maxFiles            = 20000
+	// maxFindings is how many findings are kept; nobody reads more, and a hostile file must not fill memory.
+	maxFindings = 1000
+)
+
+// Load reads every *.yaml and *.yml file below a folder, except below `scripts/` at its top (model scripts) and
+// below names that start with a dot, and gives one bundle. When anything is wrong the error is a *InvalidError
+// that holds every finding of every file in file order; a folder that cannot be read is such a finding too, and
+// errors.Is finds the cause (fs.ErrNotExist).
+func Load(fsys fs.FS, opts LoadOptions) (*Bundle, error) {
+	l := newLoader(opts)
+	l.walk(fsys)
+	return l.finish()
+}
+
+// LoadFiles is Load for files that are kept elsewhere than in a file system.
+func LoadFiles(files []File, opts LoadOptions) (*Bundle, error) {
+	l := newLoader(opts)
+	total := int64(0)
+	for _, f := range files {
+		total += int64(len(f.Data))
+		if int64(len(f.Data)) > l.opts.MaxFileBytes || total > l.opts.MaxBytes {
+			l.tooLarge(f.Name, int64(len(f.Data)))
+			continue
+		}
+		l.files = append(l.files, f)
+	}
+	return l.finish()
+}
+
+type loader struct {
+	opts    LoadOptions
+	files   []File
+	found   Diagnostics
+	dropped int
+	cause   error
+	sources map[string]*sourceText
+	docs    []Document
+	broken  map[Document]bool // documents with errors of their own
+	unread  []LayerName
+}
+
+func newLoader(opts LoadOptions) *loader {
+	fill(&opts.MaxFileBytes, defaultMaxFileBytes)
+	fill(&opts.MaxBytes, defaultMaxBytes)
+	return &loader{opts: opts, sources: map[string]*sourceText{}, broken: map[Document]bool{}}
+}
+
+func (l *loader) report(d Diagnostic) {
+	if len(l.found) >= maxFindings {
+		if d.Severity != Warning {
+			l.dropped++
+		}
+		return
+	}
+	if d.Severity == "" {
+		d.Severity = Error
+	}
+	if src := l.sources[d.Pos.File]; src != nil && d.Pos.Line > 0 {
+		d.Source, d.SourceCol = excerpt(src.line(d.Pos.Line), d.Pos.Col)
+		d.Width = max(1, min(d.Width, maxShown))
+	}
+	l.found = append(l.found, d)
+}
+
+func (l *loader) tooLarge(name string, size int64) {
+	l.report(Diagnostic{Pos: Pos{File: name}, Code: "too-large",
+		Message: fmt.Sprintf("this file of %d bytes is larger than a bundle may be (%d a file, %d together)", size, l.opts.MaxFileBytes, l.opts.MaxBytes)})
+	l.unreadable(l.anyLayer())
+}
+
+// walk collects the files of a folder.
+func (l *loader) walk(fsys fs.FS) {
+	total := int64(0)
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			l.unreadableFile(name, err)
+			if entry != nil && entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case name != "." && strings.HasPrefix(path.Base(name), "."), name == "scripts" && entry.IsDir():
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case entry.IsDir() || !isYAMLName(name):
+			return nil
+		}
+		info, err := fs.Stat(fsys, name) // follows links: a mounted configuration is full of them
+		if err != nil {
+			l.unreadableFile(name, err)
+			return nil
+		}
+		if info.IsDir() {
+			return nil
+		}
+		if !info.Mode().IsRegular() { // a pipe would wait for ever
+			l.report(Diagnostic{Pos: Pos{File: name}, Code: "not-a-file", Message: "this is not a regular file"})
+			l.unreadable(l.anyLayer())
+			return nil
+		}
+		if total += info.Size(); info.Size() > l.opts.MaxFileBytes || total > l.opts.MaxBytes {
+			l.tooLarge(name, info.Size())
+			return nil
+		}
+		data, err := readBounded(fsys, name, l.opts.MaxFileBytes)
+		if err != nil {
+			l.unreadableFile(name, err)
+			return nil
+		}
+		if int64(len(data)) > l.opts.MaxFileBytes {
+			l.tooLarge(name, int64(len(data)))
+			return nil
+		}
+		if l.files = append(l.files, File{Name: name, Data: data}); len(l.files) > maxFiles {
+			return errTooManyFiles
+		}
+		return nil
+	})
+	if err != nil {
+		l.report(Diagnostic{Code: "too-many-files", Message: fmt.Sprintf("there are more than %d files here", maxFiles)})
+		l.cause = err
+	}
+}
+
+var errTooManyFiles = errors.New("too many files")
+
+func isYAMLName(name string) bool {
+	ext := path.Ext(name)
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// readBounded reads a file, one byte more than allowed at most: it may have grown since it was measured.
+func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
+}
+
+func (l *loader) unreadableFile(name string, err error) {
+	d := Diagnostic{Pos: Pos{File: name}, Code: "unreadable", Message: "this cannot be read: " + reasonOf(err)}
+	if name == "." {
+		d = Diagnostic{Code: "unreadable", Message: "the bundle folder cannot be read: " + reasonOf(err)}
+		if errors.Is(err, fs.ErrNotExist) {
+			d = Diagnostic{Code: "no-folder", Message: "the bundle folder does not exist", Hint: "callgate init DIR makes one"}
+		}
+	}
+	l.report(d)
+	l.unreadable(l.anyLayer())
+	if l.cause == nil {
+		l.cause = err
+	}
+}
+
+// reasonOf drops the path that a PathError repeats.
+func reasonOf(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// anyLayer is the layer that stands for "nobody knows which": unreadable, it denies everything.
+func (l *loader) anyLayer() LayerName {
+	if l.opts.Level == TenantLevel {
+		return LayerUser
+	}
+	return LayerPlatform
+}
+
+func (l *loader) unreadable(layer LayerName) {
+	if !slices.Contains(l.unread, layer) {
+		l.unread = append(l.unread, layer)
+	}
+}
+
+// finish reads the collected files and builds the bundle.
+func (l *loader) finish() (*Bundle, error) {
+	slices.SortFunc(l.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	for i, f := range l.files {
+		if i > 0 && f.Name == l.files[i-1].Name {
+			l.report(Diagnostic{Pos: Pos{File: f.Name}, Code: "duplicate-file", Message: "this file is there twice"})
+			continue
+		}
+		l.readFile(f)
+	}
+	if len(l.docs) == 0 && len(l.found.Errors()) == 0 {
+		switch {
+		case len(l.files) == 0:
+			l.report(Diagnostic{Code: "no-yaml", Message: "there is no .yaml or .yml file here", Hint: "callgate init DIR makes a small bundle to start from"})
+		default:
+			l.report(Diagnostic{Pos: Pos{File: l.files[0].Name}, Code: "no-documents", Message: "there is no document in this bundle", Hint: "a document starts with apiVersion: " + APIVersion})
+		}
+	}
+	b := l.build()
+	l.found.Sort()
+	if l.dropped > 0 {
+		l.found = append(l.found, Diagnostic{Severity: Error, Code: "too-many-findings", Message: fmt.Sprintf("and %d more", l.dropped)})
+	}
+	if err := l.found.Err(); err != nil && !l.opts.Partial {
+		return nil, &InvalidError{Diagnostics: l.found, cause: l.cause}
+	}
+	b.Warnings = l.found
+	b.Unreadable = l.unread
+	return b, nil
+}
+
+func (l *loader) readFile(f File) {
+	data := f.Data
+	if len(data) >= 3 && string(data[:3]) == "\ufeff" {
+		data = data[3:]
+	}
+	if offset, code, message, hint := badText(data); offset >= 0 {
+		line, col := placeOf(data, offset)
+		if code == "not-utf8" && len(f.Data) >= 2 && (f.Data[0] == 0xff && f.Data[1] == 0xfe || f.Data[0] == 0xfe && f.Data[1] == 0xff) {
+			message = "this is UTF-16 text"
+		}
+		l.report(Diagnostic{Pos: Pos{f.Name, line, col}, Code: code, Message: message, Hint: hint, Width: 1})
+		l.unreadable(l.anyLayer())
+		return
+	}
+	src := newSourceText(f.Name, string(data))
+	l.sources[f.Name] = src
+	broken := false
+	report := func(d Diagnostic) {
+		if d.Severity != Warning {
+			broken = true
+		}
+		l.report(d)
+	}
+	roots := parseYAML(src, report)
+	if broken {
+		l.unreadable(l.anyLayer())
+	}
+	for _, root := range roots {
+		broken = false
+		r := &reader{strictness: &strictness{src: src, report: report, bad: map[*yaml.Node]bool{}}, level: l.opts.Level}
+		doc := readDocument(r, root)
+		if doc == nil {
+			l.unreadable(l.anyLayer())
+			continue
+		}
+		l.docs = append(l.docs, doc)
+		l.broken[doc] = broken
+	}
+}
