@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/callgate/callgate/specs"
 )
 
@@ -43,52 +41,16 @@ func shipped(name string) *Table {
 	if err != nil {
 		panic(err)
 	}
-	doc, err := decode(file, data)
+	// The same strict reading that a user's own document gets.
+	bundle, err := specs.LoadFiles([]specs.File{{Name: file, Data: data}}, specs.LoadOptions{NoCatalog: true})
 	if err != nil {
-		panic(err)
+		panic(fmt.Errorf("shipped machine %s: %w", name, err))
 	}
+	doc := bundle.Machines[0]
+	doc.Shipped = true
 	table, err := New(doc)
 	if err != nil {
 		panic(fmt.Errorf("shipped machine %s: %w", name, err))
 	}
 	return table
-}
-
-func decode(file string, data []byte) (*specs.Machine, error) {
-	var raw struct {
-		Metadata struct{ Name string }
-		Spec     struct {
-			Initial, Birth string
-			States, Final  []string
-			Waiting        []struct{ State, Owner, Timer string }
-			Events         []struct {
-				Name, To, Journal, Description string
-				From                           []string
-			}
-			Invariants []struct{ Name, Check string }
-		}
-	}
-	if err := yaml.Unmarshal(data, &raw); err != nil {
-		return nil, err
-	}
-	texts := func(list []string) (out []specs.Text) {
-		for _, s := range list {
-			out = append(out, specs.TextOf(s))
-		}
-		return out
-	}
-	doc := &specs.Machine{Initial: specs.TextOf(raw.Spec.Initial), Birth: raw.Spec.Birth,
-		Final: texts(raw.Spec.Final), States: texts(raw.Spec.States)}
-	doc.Meta = specs.Meta{Kind: specs.KindMachine, Name: raw.Metadata.Name, Pos: specs.Pos{File: file}, Shipped: true}
-	for _, w := range raw.Spec.Waiting {
-		doc.Waiting = append(doc.Waiting, specs.MachineWait{State: specs.TextOf(w.State), Owner: w.Owner, Timer: w.Timer})
-	}
-	for _, e := range raw.Spec.Events {
-		doc.Events = append(doc.Events, specs.MachineEvent{Name: specs.TextOf(e.Name), From: texts(e.From),
-			To: specs.TextOf(e.To), Journal: e.Journal, Describe: e.Description})
-	}
-	for _, i := range raw.Spec.Invariants {
-		doc.Invariants = append(doc.Invariants, specs.MachineInvariant{Name: i.Name, Check: specs.TextOf(i.Check)})
-	}
-	return doc, nil
 }
