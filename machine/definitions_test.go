@@ -33,6 +33,46 @@ func TestConstantsAreTheDocumentsWords(t *testing.T) {
 	}
 }
 
+// The journal kinds that other programs may rely on.
+func TestJournalKinds(t *testing.T) {
+	t.Parallel()
+	kinds := func(table *machine.Table) []string {
+		var list []string
+		for _, step := range table.Edges() {
+			list = append(list, step.Journal)
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	want := []string{"tool_call_approved", "tool_call_awaiting_approval", "tool_call_cancelled", "tool_call_completed",
+		"tool_call_denied", "tool_call_expired", "tool_call_failed", "tool_call_outcome_unknown", "tool_call_ready",
+		"tool_call_reconciled", "tool_call_requested", "tool_call_started", "tool_call_timed_out"}
+	if got := kinds(machine.Call()); !slices.Equal(got, want) {
+		t.Errorf("call writes %q", got)
+	}
+	for _, kind := range []string{"run_created", "run_completed", "run_failed", "run_partial_success", "run_cancelled",
+		"checkpoint_created", "direct_output_captured"} {
+		if !slices.Contains(kinds(machine.Run()), kind) {
+			t.Errorf("run never writes %s", kind)
+		}
+	}
+}
+
+// Whoever reads a journal may take the end of a run or a call from its line alone: a kind that ends something never also moves it to a state that is not an end.
+func TestAKindThatEndsAlwaysEnds(t *testing.T) {
+	t.Parallel()
+	for _, table := range machine.All() {
+		ends := map[string]bool{}
+		for _, step := range table.Edges() {
+			final := table.IsFinal(step.To)
+			if before, ok := ends[step.Journal]; ok && before != final {
+				t.Errorf("%s: %s sometimes ends it and sometimes not", table.Name(), step.Journal)
+			}
+			ends[step.Journal] = final
+		}
+	}
+}
+
 func same(t *testing.T, what string, constants, document []string) {
 	t.Helper()
 	slices.Sort(constants)

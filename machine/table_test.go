@@ -109,6 +109,41 @@ func TestF1_NobodyIsBornTwice(t *testing.T) {
 	}
 }
 
+// Every walk of the shipped tables, to a depth: a final state is entered at most once, and nothing follows.
+func TestF2_OneTerminalEvent(t *testing.T) {
+	t.Parallel()
+	for _, table := range machine.All() {
+		walks, ended := 0, 0
+		var walk func(s machine.State, depth, terminal int)
+		walk = func(s machine.State, depth, terminal int) {
+			walks++
+			if table.IsFinal(s) {
+				ended++
+				terminal++
+			}
+			if terminal > 1 {
+				t.Fatalf("%s: %q is a second end", table.Name(), s)
+			}
+			for _, ev := range table.Events() {
+				step, err := table.Fire(s, ev)
+				if err != nil {
+					continue
+				}
+				if terminal > 0 {
+					t.Fatalf("%s: something follows the end: %v", table.Name(), step)
+				}
+				if depth > 0 {
+					walk(step.To, depth-1, terminal)
+				}
+			}
+		}
+		walk(table.Initial(), 7, 0)
+		if ended == 0 || ended == walks {
+			t.Errorf("%s: %d walks, %d at an end", table.Name(), walks, ended)
+		}
+	}
+}
+
 // Rejected is over. Whatever is tried afterwards, in whatever order, nothing starts.
 func TestCase_A07_ARejectedCallCannotRun(t *testing.T) {
 	t.Parallel()
