@@ -40,10 +40,10 @@ type Report struct {
 
 // LawReport says how far one invariant of the document was checked.
 type LawReport struct {
-	Name      string
-	Depth     int  // every history of at most this many events was tried
-	Histories int  // how many that were
-	Complete  bool // no longer history exists
+	Name      string `json:"name"`
+	Depth     int    `json:"depth"`     // every history of at most this many events was tried
+	Histories int    `json:"histories"` // how many that were
+	Complete  bool   `json:"complete"`  // no longer history exists
 }
 
 // Diagnostics gives the findings without their traces.
