@@ -42,6 +42,7 @@ const MaxPayload = 32 << 10
 type JournalQuery struct {
 	AfterSeq, BeforeSeq int64
 	Kinds               []string // empty: any
+	Related             string   // empty: any; on a tenant's own journal the run that a line speaks of
 	Limit               int      // default 200, at most 5000
 }
 
@@ -77,3 +78,10 @@ const (
 	KindRunClosed         = "run_closed" // tenant journal: it ended; payload: run, seq, hash
 	KindNote              = "note"
 )
+
+// Anchor is the payload of a KindRunOpened or KindRunClosed line: how the run's own chain stood at its birth, and
+// at its end. It stands on the tenant's chain, so that a run that was cut short or removed is missed.
+type Anchor struct {
+	Run specs.RunID `json:"run"`
+	Head
+}

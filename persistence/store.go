@@ -43,6 +43,8 @@ type Store interface {
 	Blob(ctx context.Context, t specs.TenantID, d specs.Digest) ([]byte, error)
 	// Artifact reads the digest behind a name such as tool-args/call_0011223344556677.json.
 	Artifact(ctx context.Context, t specs.TenantID, run specs.RunID, name string) (specs.Digest, error)
+	// Artifacts lists all of a run, by name.
+	Artifacts(ctx context.Context, t specs.TenantID, run specs.RunID) ([]Artifact, error)
 
 	// Tree reads a manifest; version 0 asks for the newest. A tree nobody wrote to is empty at version 0.
 	Tree(ctx context.Context, t specs.TenantID, id TreeID, version int64) (Tree, error)
@@ -55,7 +57,8 @@ type Store interface {
 	Counters(ctx context.Context, t specs.TenantID, prefix string) ([]Counter, error)
 	// Reservations lists the open ones of a run.
 	Reservations(ctx context.Context, t specs.TenantID, run specs.RunID) ([]Reservation, error)
-	// Grants lists remembered grants that are neither revoked nor expired, for the tenant or only for one run.
+	// Grants lists remembered grants that are neither revoked nor expired: with a run those that hold in it (its own and
+	// those without a run), with run "" all of the tenant.
 	Grants(ctx context.Context, t specs.TenantID, run specs.RunID) ([]Grant, error)
 
 	// Bundle, Bundles and ActiveBundle read what `bundle apply` and `activate` wrote. Bundles is newest first.

@@ -1,0 +1,87 @@
+package sqlite
+
+import (
+	"context"
+	"embed"
+	"fmt"
+
+	"github.com/callgate/callgate/persistence"
+	"github.com/callgate/callgate/persistence/sqlstore"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// applicationID marks the file as ours in its header ("cgat").
+const applicationID = 0x63676174
+
+// migrate refuses what is not ours and brings what is ours up to date. Nothing is written before it is clear whose
+// the file is.
+func (w *writer) migrate(ctx context.Context) error {
+	ctx, cancel := sqlstore.Bound(ctx)
+	defer cancel()
+	conn, err := w.db.Conn(ctx)
+	if err != nil {
+		return translate(err)
+	}
+	var id, tables int64
+	err = conn.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id)
+	if err == nil {
+		err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables)
+	}
+	if err == nil && id != applicationID && (id != 0 || tables > 0) {
+		err = persistence.ErrNotAStore
+	}
+	if err == nil && tables > 0 {
+		err = known(conn.QueryRowContext(ctx, `SELECT max(version) FROM schema_version`))
+	}
+	if err == nil {
+		// Outside of any transaction, and kept by the file from then on.
+		_, err = conn.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
+	}
+	if closed := conn.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return translate(err)
+	}
+	t, err := w.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.end()
+	files, err := sqlstore.Migrations(migrations)
+	if err != nil {
+		return err
+	}
+	t.exec(fmt.Sprintf(`PRAGMA application_id = %d`, applicationID))
+	t.exec(`CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT`)
+	var version int64
+	t.one(`SELECT coalesce(max(version), 0) FROM schema_version`, nil, &version)
+	for _, m := range files {
+		if m.Version > version && t.err == nil {
+			if _, err := t.w.conn.ExecContext(ctx, m.SQL); err != nil {
+				return fmt.Errorf("migration %s: %w", m.Name, translate(err))
+			}
+			t.exec(`INSERT INTO schema_version (version, name) VALUES ($1, $2)`, m.Version, m.Name)
+		}
+	}
+	t.law()
+	return t.commit()
+}
+
+// known says whether this program can read a store of that version.
+func known(row interface{ Scan(...any) error }) error {
+	var version int64
+	if err := row.Scan(&version); err != nil {
+		return fmt.Errorf("%w: %v", persistence.ErrNotAStore, err)
+	}
+	files, err := sqlstore.Migrations(migrations)
+	if err != nil {
+		return err
+	}
+	if newest := files[len(files)-1].Version; version > newest {
+		return fmt.Errorf("%w: its schema is %d, this program knows %d", persistence.ErrNewerStore, version, newest)
+	}
+	return nil
+}
