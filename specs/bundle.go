@@ -124,8 +124,19 @@ func (l *loader) build() *Bundle {
 	if !l.opts.NoCatalog {
 		docs = append(docs, shippedDocuments()...)
 	}
-	docs = append(docs, l.unique(docs, l.docs)...)
+	own := l.unique(docs, l.docs)
+	replaced := map[string]bool{}
+	for _, d := range own {
+		if t, ok := d.(*Tool); ok {
+			replaced[t.Name] = true
+		}
+	}
 	for _, d := range docs {
+		if t, ok := d.(*Tool); !ok || !replaced[t.Name] {
+			b.add(d)
+		}
+	}
+	for _, d := range own {
 		b.add(d)
 	}
 	b.sort()
@@ -238,6 +249,11 @@ func (l *loader) unique(shipped, docs []Document) []Document {
 		case !taken:
 			first[id{head.Kind, head.Name}] = d
 			out = append(out, d)
+		case other.Head().Shipped && head.Kind == KindTool && l.opts.Level == PlatformLevel:
+			first[id{head.Kind, head.Name}] = d
+			out = append(out, d)
+			l.report(Diagnostic{Pos: head.NamePos, Severity: Warning, Code: "replaces-built-in", Width: len(head.Name),
+				Message: "this replaces what the program says about its built-in tool " + quoted(head.Name), Hint: "to change only what the model reads, use tools.describe in a profile"})
 		case other.Head().Shipped:
 			l.report(Diagnostic{Pos: head.NamePos, Code: "shipped-name", Width: len(head.Name),
 				Message: "the " + string(head.Kind) + " " + quoted(head.Name) + " is built in and cannot be defined again",

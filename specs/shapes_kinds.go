@@ -149,6 +149,7 @@ var toolShape = object(nil,
 		a.Destructive = true
 	}
 	fillTool(t)
+	t.memo = &toolMemo{}
 	if a.ReadOnly && a.Destructive {
 		r.fail(child(n, "annotations"), "contradiction", "a tool cannot be both readOnly and destructive", "drop one of them")
 	}
@@ -246,7 +247,6 @@ var policyShape = object(nil,
 	key("match", "For whom the rules hold; absent lists match everything, [] matches nothing.", func(p *Policy) *Match { return &p.Match }, matchShape),
 	key("rules", "The rules; their order never matters.", func(p *Policy) *[]Rule { return &p.Rules }, listOf(ruleShape)).must(),
 ).then(func(r *reader, n *yaml.Node, p *Policy) {
-	list := child(n, "rules")
 	seen := map[string]Pos{}
 	for i := range p.Rules {
 		rule := &p.Rules[i]
@@ -265,7 +265,6 @@ var policyShape = object(nil,
 			seen[rule.Name] = rule.Pos
 		}
 	}
-	_ = list
 })
 
 // ---- Source

@@ -17,6 +17,8 @@ type Tool struct {
 	Source       ToolSource
 	Errors       []string // error codes the model may see as they are; others are shown as tool.failed
 	Redact       []Text   // JSON pointers into arguments and result that the journal must not hold
+
+	memo *toolMemo // set by the loader; values made in code compile their schemas at every use
 }
 
 // ToolName gives the canonical name.
