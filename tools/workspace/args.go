@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/callgate/callgate/tools"
 )
@@ -63,19 +64,24 @@ func (a *args) text(name, def string) string {
 	return s
 }
 
-// need reads a text that must be there; it may be empty.
-func (a *args) need(name string) string {
+// must says that an argument cannot be left out.
+func (a *args) must(name string) {
 	if _, ok := a.fields[name]; !ok {
 		a.fail("The argument %s is missing.", name)
 	}
+}
+
+// need reads a text that must be there; it may be empty.
+func (a *args) need(name string) string {
+	a.must(name)
 	return a.text(name, "")
 }
 
-// short reads an optional text of at most most bytes.
+// short reads an optional text of at most most characters.
 func (a *args) short(name string, most int) string {
 	s := a.text(name, "")
-	if len(s) > most {
-		a.fail("%s has %d bytes; at most %d are possible.", name, len(s), most)
+	if n := utf8.RuneCountInString(s); n > most {
+		a.fail("%s has %d characters; at most %d are possible.", name, n, most)
 	}
 	return s
 }

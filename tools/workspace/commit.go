@@ -59,7 +59,7 @@ func (c *call) commitArgs() tools.Commit {
 		Tenant: c.req.Tenant, Run: c.req.Run, Chat: c.req.Chat, Key: c.req.IdempotencyKey,
 		Path:   c.text("path", DefaultCommitPath),
 		Mode:   tools.CommitMode(c.oneOf("mode", string(tools.CommitReplace), string(tools.CommitAppend))),
-		Reason: c.short("reason", maxReasonBytes),
+		Reason: c.short("reason", maxReasonChars),
 	}
 }
 

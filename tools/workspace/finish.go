@@ -10,7 +10,7 @@ import (
 // finish is workspace.finish {reason?}: the agent's word that the run is done. A run in the foreground must have
 // answered in its chat; what the profile promises to leave behind must be there.
 func finish(_ context.Context, c *call) (tools.Result, error) {
-	reason := c.short("reason", maxReasonBytes)
+	reason := c.short("reason", maxReasonChars)
 	if err := c.done(); err != nil {
 		return tools.Result{}, err
 	}

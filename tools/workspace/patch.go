@@ -70,7 +70,7 @@ func applyPatch(ctx context.Context, c *call) (tools.Result, error) {
 		return tools.Result{}, err
 	}
 	c.ws.Learn(path, digest)
-	r, err := wrote(writeFacts{Path: path, Size: len(changed), SHA256: hexOf(digest), Replacements: len(edits)}, digest)
+	r, err := wrote(writeFacts{Path: path, Size: len(changed), SHA256: hexOf(digest), Replacements: len(edits), Checkpoint: c.point()}, digest)
 	if err != nil {
 		return tools.Result{}, err
 	}

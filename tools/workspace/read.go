@@ -45,7 +45,7 @@ type readFacts struct {
 func readFile(ctx context.Context, c *call) (tools.Result, error) {
 	path := c.need("path")
 	startLine, byStart := c.whole("start_line", 1, 1, 1<<31)
-	lineCount, byCount := c.whole("line_count", defaultLines, 1, maxLines)
+	lineCount, byCount := c.whole("line_count", defaultLines, 1, 1<<31)
 	startChar, byChar := c.whole("start_char", 0, 0, 1<<31)
 	maxChars, byMax := c.whole("max_chars", MaxReadChars, 1, MaxReadChars)
 	if err := c.done(); err != nil {
@@ -83,7 +83,7 @@ func readFile(ctx context.Context, c *call) (tools.Result, error) {
 	part, what := text, plural(facts.Lines, "line", "lines")
 	switch {
 	case byLines:
-		part, err = facts.byLines(text, int(startLine), int(lineCount))
+		part, err = facts.byLines(text, int(startLine), int(min(lineCount, maxLines)))
 		if err == nil {
 			what = fmt.Sprintf("lines %d to %d of %d", facts.Range.StartLine, facts.Range.EndLine, facts.Lines)
 		}

@@ -5,68 +5,67 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/callgate/callgate/specs"
 	"github.com/callgate/callgate/tools"
 )
 
 const (
-	maxLabelChars  = 80
-	maxReasonBytes = 2000
+	maxLabelChars  = 200
+	maxReasonChars = 2000
 	maxNamed       = 20 // paths named in a message; the structured result has all
 )
 
 // createCheckpoint is workspace.create_checkpoint {label?}.
 func createCheckpoint(_ context.Context, c *call) (tools.Result, error) {
-	label := c.label("label")
+	label := c.short("label", maxLabelChars)
+	if _, isID := pointID(label); isID || strings.TrimSpace(label) != label || strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		c.fail("label must be words: not only digits, no spaces at its ends, no line breaks or invisible characters.")
+	}
 	if err := c.done(); err != nil {
 		return tools.Result{}, err
 	}
 	c.ws.Checkpoint(label)
-	version := c.ws.Version() + 1
 	called := ""
 	if label != "" {
 		called = ", called " + show(label)
 	}
 	return answer(struct {
-		Version int64  `json:"version"`
-		Label   string `json:"label,omitempty"`
-	}{version, label}, "The workspace as it is now is checkpoint %d%s. workspace_rollback can return to it.", version, called)
+		Checkpoint string `json:"checkpoint"`
+		Label      string `json:"label,omitempty"`
+	}{c.point(), label}, "The workspace as it is now is checkpoint %s%s. workspace_rollback can return to it.", c.point(), called)
 }
 
-func (c *call) label(name string) string {
-	s := c.text(name, "")
-	if utf8.RuneCountInString(s) > maxLabelChars || strings.TrimSpace(s) != s {
-		c.fail("%s must have at most %d characters, without spaces at its ends.", name, maxLabelChars)
+// pointID reads the id of a checkpoint: its version, in digits.
+func pointID(s string) (version int64, ok bool) {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, false
 	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			c.fail("%s must not hold invisible characters or line breaks.", name)
-			break
-		}
+	version, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		version = 0 // out of range: an id that no checkpoint has
 	}
-	return s
+	return version, true
 }
 
-// rollback is workspace.rollback {version | label}. What this profile may write is covered: it becomes exactly as the
-// checkpoint has it, files and absences. What it may not write stays, and is named where it differs.
+// rollback is workspace.rollback {checkpoint, reason?}; the checkpoint is named by id or by label. What this profile may write
+// is covered: it becomes exactly as the checkpoint has it, files and absences. What it may not write stays, and is named
+// where it differs.
 //
 // Every old file is read and checked before anything is staged: a checkpoint of which one blob is gone changes nothing.
 func rollback(ctx context.Context, c *call) (tools.Result, error) {
-	version, byVersion := c.whole("version", 0, 1, 1<<62)
-	label := c.label("label")
-	_, byLabel := c.fields["label"]
-	if byVersion == byLabel {
-		c.fail("Name the checkpoint by version or by label, one of the two.")
-	}
+	c.must("checkpoint")
+	name := c.short("checkpoint", maxLabelChars)
+	c.short("reason", maxReasonChars) // for the person who decides; shown with the arguments
 	if err := c.done(); err != nil {
 		return tools.Result{}, err
 	}
-	if byLabel {
-		v, err := c.labelled(ctx, label)
+	version, isID := pointID(name)
+	if !isID {
+		v, err := c.labelled(ctx, name)
 		if err != nil {
 			return tools.Result{}, err
 		}
@@ -77,7 +76,7 @@ func rollback(ctx context.Context, c *call) (tools.Result, error) {
 	case err != nil:
 		return tools.Result{}, fmt.Errorf("read checkpoint %d: %w", version, err)
 	case !ok:
-		return tools.Result{}, c.noCheckpoint(ctx, fmt.Sprintf("There is no checkpoint %d.", version))
+		return tools.Result{}, c.noCheckpoint(ctx, fmt.Sprintf("There is no checkpoint %s.", clip(name, 20)))
 	}
 	p, err := c.compare(then)
 	if err != nil {
@@ -113,12 +112,12 @@ func rollback(ctx context.Context, c *call) (tools.Result, error) {
 	}
 	text += named("Left as they are, because you cannot write them", p.untouched)
 	return answer(struct {
-		Version   int64    `json:"version"`
-		Restored  []string `json:"restored"`
-		Removed   []string `json:"removed"`
-		Untouched []string `json:"untouched"` // differ from the checkpoint and are not covered
-		Hidden    int      `json:"hidden"`    // how many more of these this profile cannot see
-	}{version, restored, p.remove, p.untouched, p.hidden}, "%s", text)
+		Checkpoint string   `json:"checkpoint"` // gone back to
+		Restored   []string `json:"restored"`
+		Removed    []string `json:"removed"`
+		Untouched  []string `json:"untouched"` // differ from the checkpoint and are not covered
+		Hidden     int      `json:"hidden"`    // how many more of these this profile cannot see
+	}{strconv.FormatInt(version, 10), restored, p.remove, p.untouched, p.hidden}, "%s", text)
 }
 
 // plan is what a rollback would do. All lists are sorted by path.

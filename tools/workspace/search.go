@@ -16,7 +16,7 @@ const (
 	maxHits        = 50
 	defaultContext = 2
 	maxContext     = 5
-	maxQueryBytes  = 1000
+	maxQueryChars  = 1000
 	// MaxSearchedBytes is the largest file that is searched; larger ones are named as skipped.
 	MaxSearchedBytes = 4 << 20
 	maxSearchTotal   = 64 << 20
@@ -43,15 +43,13 @@ type skipped struct {
 // searchFiles is workspace.search_files {query, path?, limit?, context_lines?}. Case does not count. A place that
 // holds the whole query scores 100; one that holds some of its words scores their share of 90.
 func searchFiles(ctx context.Context, c *call) (tools.Result, error) {
-	query := c.need("query")
+	c.must("query")
+	query := c.short("query", maxQueryChars)
 	path := c.text("path", "")
 	limit, _ := c.whole("limit", defaultHits, 1, maxHits)
 	around, _ := c.whole("context_lines", defaultContext, 0, maxContext)
 	if strings.TrimSpace(query) == "" {
 		c.fail("query is empty. Write the words to look for.")
-	}
-	if len(query) > maxQueryBytes {
-		c.fail("query has %d bytes; at most %d are possible.", len(query), maxQueryBytes)
 	}
 	if err := c.done(); err != nil {
 		return tools.Result{}, err

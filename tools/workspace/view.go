@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/callgate/callgate/specs"
@@ -40,6 +41,10 @@ func refuse(code, format string, args ...any) error {
 
 // end keeps the two meanings apart: what the model can mend is a result, everything else stops the run.
 func (c *call) end(r tools.Result, err error) (tools.Result, error) {
+	var system *tools.SystemError
+	if errors.As(err, &system) { // also one that wraps a PathError: an impossible path inside the store
+		return tools.Result{}, err
+	}
 	var no *refusal
 	if errors.As(err, &no) {
 		return no.result, nil
@@ -48,7 +53,10 @@ func (c *call) end(r tools.Result, err error) (tools.Result, error) {
 	if errors.As(err, &path) {
 		return tools.Recoverable(path.Code, "%s", path.Error()), nil
 	}
-	return r, err
+	if err != nil {
+		return tools.Result{}, err
+	}
+	return r, nil
 }
 
 // list gives the visible files. A name in the store that could not have come in through Clean means that somebody
@@ -172,6 +180,9 @@ func (c *call) current(f tools.File, what string) error {
 	}
 	return refuse(CodeStaleFile, "%s was changed since you last read or wrote it. Read it again with workspace_read_file without a range, then %s.", show(f.Path), what)
 }
+
+// point is the id of the checkpoint that this call's edits will make: they commit on top of this very version or not at all.
+func (c *call) point() string { return strconv.FormatInt(c.ws.Version()+1, 10) }
 
 // put stages a file's new content, bounded.
 func (c *call) put(path string, data []byte) (specs.Digest, error) {

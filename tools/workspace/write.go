@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/callgate/callgate/specs"
 	"github.com/callgate/callgate/tools"
@@ -15,6 +16,7 @@ type writeFacts struct {
 	Size         int    `json:"size"` // bytes after the write
 	SHA256       string `json:"sha256"`
 	Replacements int    `json:"replacements,omitempty"`
+	Checkpoint   string `json:"checkpoint"` // id of the checkpoint this write makes
 }
 
 // writeFile is workspace.write_file {path, content, mode?}.
@@ -58,7 +60,7 @@ func writeFile(ctx context.Context, c *call) (tools.Result, error) {
 	if known {
 		c.ws.Learn(path, digest)
 	}
-	return wrote(writeFacts{Path: path, Mode: mode, Created: !exists, Size: len(data), SHA256: hexOf(digest)}, digest)
+	return wrote(writeFacts{Path: path, Mode: mode, Created: !exists, Size: len(data), SHA256: hexOf(digest), Checkpoint: c.point()}, digest)
 }
 
 func wrote(facts writeFacts, digest specs.Digest) (tools.Result, error) {
@@ -69,10 +71,11 @@ func wrote(facts writeFacts, digest specs.Digest) (tools.Result, error) {
 	case facts.Mode == "append" && !facts.Created:
 		deed = "Appended to"
 	}
-	r := tools.Text("%s %s; it has %d bytes now.", deed, facts.Path, facts.Size)
+	where := ""
 	if facts.Replacements > 1 {
-		r = tools.Text("Patched %s in %d places; it has %d bytes now.", facts.Path, facts.Replacements, facts.Size)
+		where = fmt.Sprintf(" in %d places", facts.Replacements)
 	}
+	r := tools.Text("%s %s%s; it has %d bytes now (checkpoint %s).", deed, facts.Path, where, facts.Size, facts.Checkpoint)
 	r.ResourceRefs = []tools.ResourceRef{fileRef(facts.Path, digest, facts.Size)}
 	return structured(r, facts)
 }
