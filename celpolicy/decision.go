@@ -22,6 +22,8 @@ type Decision struct {
 	// ("writer/tools.deny", "writer/tools.allow", "shell.run/permission", "shell.run/visibility").
 	Rule  specs.RuleID    `json:"rule,omitempty"`
 	Layer specs.LayerName `json:"layer,omitempty"`
+	// DeniedBy names every voice that denies or hides, the deciding one first. Silence (nobody granted it) is not a deny.
+	DeniedBy []specs.RuleID `json:"deniedBy,omitempty"`
 	// Reason is for people and the journal; Message is the only text about the policy that a model may read.
 	Reason  string       `json:"reason"`
 	Message string       `json:"message,omitempty"`

@@ -1,0 +1,227 @@
+package celpolicy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/callgate/callgate/specs"
+)
+
+// evaluation answers the expressions of one decision. It is the activation that cel-go reads variables from:
+// each is boxed at most once, and only when an expression asks for it.
+type evaluation struct {
+	p       *Policy
+	in      *Input
+	entry   *toolEntry
+	profile specs.ProfileName
+	unknown bool // args are not known: PhaseList
+	spent   uint64
+
+	args                                 ref.Val
+	argsErr                              error
+	run, user, tenant, budget, call, now ref.Val
+}
+
+var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
+
+func (p *Policy) evaluation(in *Input, unknown bool) *evaluation {
+	ev := evaluations.Get().(*evaluation)
+	*ev = evaluation{p: p, in: in, unknown: unknown, profile: in.Run.Profile}
+	if ev.profile == "" {
+		ev.profile = p.tenant.profile
+	}
+	return ev
+}
+
+func (ev *evaluation) release() {
+	*ev = evaluation{}
+	evaluations.Put(ev)
+}
+
+// at turns the evaluation to another tool. What one decision spent is not the next one's.
+func (ev *evaluation) at(e *toolEntry) {
+	ev.entry, ev.args, ev.argsErr, ev.spent = e, nil, nil, 0
+}
+
+// Parent makes an evaluation an interpreter.Activation.
+func (ev *evaluation) Parent() interpreter.Activation { return nil }
+
+// ResolveName gives a variable's value.
+func (ev *evaluation) ResolveName(name string) (any, bool) {
+	switch name {
+	case varTool:
+		if ev.entry == nil {
+			return nil, false
+		}
+		return ev.entry.value, true
+	case varArgs:
+		return ev.arguments(), true
+	case varRun:
+		if ev.run == nil {
+			ev.run = boxRun(&ev.in.Run, ev.profile)
+		}
+		return ev.run, true
+	case varUser:
+		if ev.user == nil {
+			u := &ev.in.User
+			ev.user = &object{userType, []ref.Val{types.String(u.ID), boxStrings(u.Roles), &labels{u.Labels}}}
+		}
+		return ev.user, true
+	case varTenant:
+		if ev.tenant == nil {
+			ev.tenant = &object{tenantType, []ref.Val{types.String(ev.in.Tenant.ID), &labels{ev.in.Tenant.Labels}}}
+		}
+		return ev.tenant, true
+	case varBudget:
+		if ev.budget == nil {
+			ev.budget = boxBudget(ev.p.runLimits(ev.in, ev.profile), &ev.in.Budget)
+		}
+		return ev.budget, true
+	case varCall:
+		if ev.call == nil {
+			ev.call = &object{callType, []ref.Val{types.Int(ev.in.Call.Sequence), types.Int(ev.in.Call.Repeat)}}
+		}
+		return ev.call, true
+	case varNow:
+		if ev.now == nil {
+			ev.now = types.Timestamp{Time: ev.in.Now.UTC()}
+		}
+		return ev.now, true
+	}
+	return nil, false
+}
+
+// UnknownAttributePatterns and AsPartialActivation make arguments unknown in PhaseList: cel-go then answers
+// true, false, or "unknown" when the answer hangs on them.
+func (ev *evaluation) UnknownAttributePatterns() []*interpreter.AttributePattern { return unknownArgs }
+
+// AsPartialActivation says whether anything is unknown.
+func (ev *evaluation) AsPartialActivation() (interpreter.PartialActivation, bool) {
+	return ev, ev.unknown
+}
+
+var unknownArgs = []*interpreter.AttributePattern{interpreter.NewAttributePattern(varArgs)}
+
+// arguments decodes the call's arguments at most once. What cannot be read is an error wherever it is used.
+func (ev *evaluation) arguments() ref.Val {
+	if ev.args == nil {
+		s := untyped
+		if ev.entry != nil {
+			s = ev.entry.shape
+		}
+		ev.args, ev.argsErr = readArgs(ev.in.Args, s)
+		if ev.argsErr != nil {
+			ev.args = types.WrapErr(ev.argsErr)
+		}
+	}
+	return ev.args
+}
+
+func boxStrings[S ~string](in []S) ref.Val {
+	out := make([]ref.Val, len(in))
+	for i, s := range in {
+		out[i] = types.String(s)
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, out)
+}
+
+func boxRun(r *RunFacts, profile specs.ProfileName) ref.Val {
+	return &object{runType, []ref.Val{types.String(r.ID), &labels{r.Labels}, types.String(profile), types.String(r.Plan),
+		types.String(r.Node), types.Int(r.Round), types.Int(r.NodeRounds), types.Int(r.Depth), types.Int(r.Commits),
+		types.Int(r.Calls), boxStrings(r.Artifacts)}}
+}
+
+func boxBudget(limit amounts, f *BudgetFacts) ref.Val {
+	used := amounts{f.Used[keyCalls], f.Used[keyTokens], f.Used[keyCost]}
+	left := amounts{max(0, limit.calls-used.calls), max(0, limit.tokens-used.tokens), max(0, limit.cost-used.cost)}
+	box := func(a amounts) ref.Val {
+		return &object{amountsType, []ref.Val{types.Int(a.calls), types.Int(a.tokens), types.Int(a.cost)}}
+	}
+	return &object{budgetType, []ref.Val{box(used), box(limit), box(left)}}
+}
+
+// Errors of an evaluation.
+var (
+	errCost     = errors.New("the decision's expressions cost too much together")
+	errNoAnswer = errors.New("the expression could not be compiled")
+)
+
+// value runs an expression. unknown says that the answer hangs on arguments nobody knows yet. A panic, an
+// exceeded cost and any error come back as err: the caller goes to the strict side.
+func (ev *evaluation) value(e *expr) (v ref.Val, unknown bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			v, unknown, err = nil, false, fmt.Errorf("evaluation failed: %v", r)
+		}
+	}()
+	if e == nil || e.program == nil {
+		return nil, false, errNoAnswer
+	}
+	if ev.spent >= CostPerDecision {
+		return nil, false, errCost
+	}
+	out, det, err := e.program.Eval(ev)
+	ev.charge(det, err)
+	if err != nil {
+		return nil, false, err
+	}
+	if types.IsUnknown(out) {
+		if ev.unknown {
+			return nil, true, nil
+		}
+		return nil, false, errors.New("the expression has no answer")
+	}
+	return out, false, nil
+}
+
+func (ev *evaluation) charge(det *cel.EvalDetails, err error) {
+	cost := det.ActualCost()
+	switch {
+	case cost != nil:
+		ev.spent += min(*cost, math.MaxUint32)
+	case err != nil:
+		ev.spent += CostPerExpression // cut off: cel-go no longer says what was spent
+	}
+}
+
+// condition asks a bool expression.
+func (ev *evaluation) condition(e *expr) (Outcome, error) {
+	v, unknown, err := ev.value(e)
+	switch {
+	case err != nil:
+		return Errored, err
+	case unknown:
+		return Unknown, nil
+	}
+	b, ok := v.(types.Bool)
+	if !ok {
+		return Errored, fmt.Errorf("the condition gave %s, not bool", v.Type().TypeName())
+	}
+	if b {
+		return Matched, nil
+	}
+	return Unmatched, nil
+}
+
+// text asks a string expression.
+func (ev *evaluation) text(e *expr) (string, error) {
+	v, unknown, err := ev.value(e)
+	if err != nil {
+		return "", err
+	}
+	if unknown {
+		return "", errors.New("it depends on arguments that are not known yet")
+	}
+	s, ok := v.(types.String)
+	if !ok {
+		return "", fmt.Errorf("the reason gave %s, not string", v.Type().TypeName())
+	}
+	return string(s), nil
+}

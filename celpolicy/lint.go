@@ -1,0 +1,3 @@
+package celpolicy
+
+func (c *compiler) lint(p *Policy) {}
