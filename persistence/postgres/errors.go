@@ -1,0 +1,55 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/callgate/callgate/persistence"
+)
+
+// errRepeat marks what Postgres asks to be tried again: a serialisation failure or a deadlock.
+var errRepeat = errors.New("the transaction must be repeated")
+
+// translate turns an error of the driver into one of package persistence's. Errors that are ours already, or that are
+// the context's, stay as they are.
+func translate(err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &pg):
+		return fmt.Errorf("%w: %w", kindOf(pg), err)
+	case errors.Is(err, persistence.ErrCorrupt), errors.Is(err, pgx.ErrNoRows):
+		return err
+	}
+	// Everything else that pgx reports is about the connection: refused, reset, closed, not there.
+	return fmt.Errorf("%w: %w", persistence.ErrUnavailable, err)
+}
+
+func kindOf(e *pgconn.PgError) error {
+	switch e.Code {
+	case "40001", "40P01":
+		return errRepeat
+	case "53100":
+		return persistence.ErrFull
+	case "55P03":
+		return persistence.ErrLocked
+	case "57014": // asked to stop: the context ended, or an administrator
+		return context.Canceled
+	case "42P01", "3F000", "42703":
+		return persistence.ErrNotMigrated
+	case "23503", "P0001": // no such edge; one of our triggers
+		return persistence.ErrIllegal
+	case "XX001", "XX002":
+		return persistence.ErrCorrupt
+	}
+	if strings.HasPrefix(e.Code, "23") {
+		return persistence.ErrConflict
+	}
+	return persistence.ErrUnavailable
+}
