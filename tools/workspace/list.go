@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/callgate/callgate/tools"
@@ -51,6 +52,8 @@ func listFiles(_ context.Context, c *call) (tools.Result, error) {
 	for _, f := range files {
 		out.add(f, path, int(depth))
 	}
+
+	slices.SortFunc(out.entries, func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
 
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s in %s", plural(len(files), "file", "files"), orWhole(path))
