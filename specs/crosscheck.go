@@ -1,6 +1,7 @@
 package specs
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -21,27 +22,32 @@ func (l *loader) crossCheck(b *Bundle) {
 	c.schemas()
 	c.aliases()
 	for _, t := range b.Tools {
-		if !t.Shipped {
+		if c.doc = t; !t.Shipped {
 			c.toolSource(t)
 		}
 	}
 	for _, p := range b.Policies {
-		if !p.Shipped {
+		if c.doc = p; !p.Shipped {
 			c.policy(p)
 		}
 	}
 	for _, p := range b.Profiles {
+		c.doc = p
 		c.profile(p)
 	}
 	for _, p := range b.Plans {
+		c.doc = p
 		c.plan(p)
 	}
 	for _, s := range b.Sources {
+		c.doc = s
 		c.source(s)
 	}
 	for _, t := range b.Tests {
+		c.doc = t
 		c.test(t)
 	}
+	c.doc = b.Tenant
 	if t := b.Tenant; t != nil && t.DefaultProfile.Value != "" && b.Profile(ProfileName(t.DefaultProfile.Value)) == nil {
 		c.err(t.DefaultProfile, "unknown-profile", "the default profile "+quoted(t.DefaultProfile.Value)+" does not exist", didYouMean(t.DefaultProfile.Value, c.profiles, known("profiles", c.profiles)))
 	}
@@ -50,15 +56,28 @@ func (l *loader) crossCheck(b *Bundle) {
 type crossChecker struct {
 	*loader
 	b        *Bundle
+	doc      Document // the one being checked
 	names    []ToolName
 	profiles []ProfileName
 }
 
 func (c *crossChecker) err(t Text, code, message, hint string) {
-	c.fault(t.Pos, utf8.RuneCountInString(t.Value), code, message, hint)
+	c.fault(t.Pos, widthOfText(t), code, message, hint)
+}
+
+// widthOfText is how much a text takes in its line, quotes included.
+func widthOfText(t Text) int {
+	width := utf8.RuneCountInString(t.Value)
+	if t.Exact() && t.At(0) != t.Pos {
+		width += 2
+	}
+	return width
 }
 
 func (c *crossChecker) fault(at Pos, width int, code, message, hint string) {
+	if c.doc != nil {
+		c.broken[c.doc] = true
+	}
 	c.report(Diagnostic{Pos: at, Severity: Error, Code: code, Message: message, Hint: hint, Width: width})
 }
 
@@ -100,11 +119,9 @@ func (c *crossChecker) schemas() {
 	}
 	wg.Wait()
 	for i, t := range own {
+		c.doc = t
 		c.schema(t.InputSchema, errs[i][0], "inputSchema")
 		c.schema(t.OutputSchema, errs[i][1], "outputSchema")
-		if errs[i] != [2]error{} {
-			c.broken[t] = true
-		}
 	}
 }
 
@@ -112,8 +129,8 @@ func (c *crossChecker) schema(s Schema, err error, name string) {
 	if err == nil {
 		return
 	}
-	bad, ok := err.(*SchemaError) //nolint:errorlint // Args and Result document the type
-	if !ok {
+	var bad *SchemaError
+	if !errors.As(err, &bad) {
 		bad = &SchemaError{Msg: err.Error()}
 	}
 	c.fault(s.At(bad.Pointer), 1, "bad-schema", name+": "+bad.Msg, "")
@@ -136,6 +153,7 @@ func (s Schema) At(pointer string) Pos {
 func (c *crossChecker) aliases() {
 	c.b.aliases = make(map[Alias]*Tool, len(c.b.Tools))
 	for _, t := range c.b.Tools {
+		c.doc = t
 		alias := AliasOf(t.ToolName())
 		if other := c.b.aliases[alias]; other != nil {
 			c.fault(t.NamePos, len(t.Name), "alias-collision",
@@ -205,7 +223,7 @@ func (c *crossChecker) grant(list []Text, where string) {
 		}
 		name, plain := SelectorName(s.Value)
 		if !plain {
-			c.warn(s.Pos, utf8.RuneCountInString(s.Value), "selects-nothing", quoted(s.Value)+" selects no tool"+where, "")
+			c.warn(s.Pos, widthOfText(s), "selects-nothing", quoted(s.Value)+" selects no tool"+where, "")
 			continue
 		}
 		c.unknownTool(s, name)
@@ -228,7 +246,7 @@ func (c *crossChecker) guard(list []Text) {
 			continue
 		}
 		if near := nearest(string(name), c.names); near != "" {
-			c.warn(s.Pos, utf8.RuneCountInString(s.Value), "unknown-tool", "there is no tool "+quoted(string(name)), "did you mean "+quoted(string(near))+"?")
+			c.warn(s.Pos, widthOfText(s), "unknown-tool", "there is no tool "+quoted(string(name)), "did you mean "+quoted(string(near))+"?")
 		}
 	}
 }
@@ -243,13 +261,13 @@ func (c *crossChecker) policy(p *Policy) {
 			c.guard(r.Tools)
 		}
 	}
-	c.plainNames(p.Match.Profiles, "profile", c.profiles)
+	plainNames(c, p.Match.Profiles, "profile", c.profiles)
 	if p.Match.Sources != nil {
 		names := make([]SourceName, 0, len(c.b.Sources))
 		for _, s := range c.b.Sources {
 			names = append(names, SourceName(s.Name))
 		}
-		c.plainNames(p.Match.Sources, "source", names)
+		plainNames(c, p.Match.Sources, "source", names)
 	}
 	if p.Match.Nodes != nil {
 		var ids []NodeID
@@ -258,33 +276,18 @@ func (c *crossChecker) policy(p *Policy) {
 				ids = append(ids, n.ID)
 			}
 		}
-		c.plainNames(p.Match.Nodes, "plan node", ids)
+		plainNames(c, p.Match.Nodes, "plan node", ids)
 	}
 }
 
 // plainNames warns about names in a match that nothing bears. The rule would simply never speak.
-func (c *crossChecker) plainNames(list *[]Text, what string, names any) {
+func plainNames[S ~string](c *crossChecker, list *[]Text, what string, names []S) {
 	if list == nil {
 		return
 	}
-	var all []string
-	switch names := names.(type) {
-	case []ProfileName:
-		for _, n := range names {
-			all = append(all, string(n))
-		}
-	case []SourceName:
-		for _, n := range names {
-			all = append(all, string(n))
-		}
-	case []NodeID:
-		for _, n := range names {
-			all = append(all, string(n))
-		}
-	}
 	for _, s := range *list {
-		if !strings.Contains(s.Value, "*") && !slices.Contains(all, s.Value) {
-			c.warn(s.Pos, utf8.RuneCountInString(s.Value), "match-nothing", fmt.Sprintf("there is no %s %s", what, quoted(s.Value)), didYouMean(s.Value, all, ""))
+		if !strings.Contains(s.Value, "*") && !slices.Contains(names, S(s.Value)) {
+			c.warn(s.Pos, widthOfText(s), "match-nothing", fmt.Sprintf("there is no %s %s", what, quoted(s.Value)), didYouMean(s.Value, names, ""))
 		}
 	}
 }
@@ -297,7 +300,7 @@ func (c *crossChecker) profile(p *Profile) {
 		c.grant(*p.Delegation.DelegableTools, " that could be passed on")
 	}
 	for _, list := range [][]Text{p.Delegation.MayDelegateTo, p.Delegation.MayHandOffTo, p.Delegation.MayBeCalledBy} {
-		c.plainNames(&list, "profile", c.profiles)
+		plainNames(c, &list, "profile", c.profiles)
 	}
 }
 
@@ -360,7 +363,7 @@ func (c *crossChecker) plan(p *Plan) {
 			c.fault(n.Pos, 1, "unknown-profile", fmt.Sprintf("the node %s names the profile %s, which does not exist", quoted(string(n.ID)), quoted(string(n.Profile))), didYouMean(string(n.Profile), c.profiles, known("profiles", c.profiles)))
 		}
 	}
-	c.plainNames(&p.Profiles, "profile", c.profiles)
+	plainNames(c, &p.Profiles, "profile", c.profiles)
 	if p.Initial != "" && !slices.Contains(ids, p.Initial) && len(ids) > 0 {
 		c.fault(p.Pos, 1, "unknown-node", fmt.Sprintf("the plan starts at %s, which is not one of its nodes", quoted(string(p.Initial))), didYouMean(string(p.Initial), ids, known("nodes", ids)))
 		return

@@ -1,3 +1,0 @@
-package specs
-
-func scanSyntax(src *sourceText, from, to int) (Diagnostic, bool) { return Diagnostic{}, false }
