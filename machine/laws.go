@@ -23,6 +23,9 @@ func (v *verifier) laws(t *Table, compile CompileInvariant) []LawReport {
 		if err != nil {
 			if ds, ok := specs.AsDiagnostics(err); ok {
 				for _, d := range ds {
+					if d.Source == "" {
+						d.Source = v.line(d.Pos)
+					}
 					v.found = append(v.found, Finding{Diagnostic: d})
 				}
 			} else {

@@ -164,10 +164,16 @@ func (v *verifier) sound() bool {
 func (v *verifier) add(sev specs.Severity, at specs.Text, code, hint string, trace Trace, format string, args ...any) {
 	d := specs.Diagnostic{Pos: at.Pos, Severity: sev, Code: code, Message: fmt.Sprintf(format, args...), Hint: hint,
 		Width: max(1, utf8.RuneCountInString(at.Value))}
-	if v.source != nil && !d.Pos.IsZero() {
-		d.Source = v.source(d.Pos)
-	}
+	d.Source = v.line(d.Pos)
 	v.found = append(v.found, Finding{Diagnostic: d, Trace: trace})
+}
+
+// line is the author's own line at a place, "" when it is not at hand.
+func (v *verifier) line(p specs.Pos) string {
+	if v.source == nil || p.IsZero() {
+		return ""
+	}
+	return v.source(p)
 }
 
 func (v *verifier) err(at specs.Text, code, hint, format string, args ...any) {
