@@ -253,21 +253,6 @@ func (l *loader) finish() (*Bundle, error) {
 }
 
 func (l *loader) readFile(f File) {
-	data := f.Data
-	if len(data) >= 3 && string(data[:3]) == "\ufeff" {
-		data = data[3:]
-	}
-	if offset, code, message, hint := badText(data); offset >= 0 {
-		line, col := placeOf(data, offset)
-		if code == "not-utf8" && len(f.Data) >= 2 && (f.Data[0] == 0xff && f.Data[1] == 0xfe || f.Data[0] == 0xfe && f.Data[1] == 0xff) {
-			message = "this is UTF-16 text"
-		}
-		l.report(Diagnostic{Pos: Pos{f.Name, line, col}, Code: code, Message: message, Hint: hint, Width: 1})
-		l.unreadable(l.anyLayer())
-		return
-	}
-	src := newSourceText(f.Name, string(data))
-	l.sources[f.Name] = src
 	broken := false
 	report := func(d Diagnostic) {
 		if d.Severity != Warning {
@@ -275,7 +260,7 @@ func (l *loader) readFile(f File) {
 		}
 		l.report(d)
 	}
-	roots := parseYAML(src, report)
+	src, roots := l.parse(f, report)
 	if broken {
 		l.unreadable(l.anyLayer())
 	}
@@ -290,4 +275,23 @@ func (l *loader) readFile(f File) {
 		l.docs = append(l.docs, doc)
 		l.broken[doc] = broken
 	}
+}
+
+// parse cuts a file into the trees of its documents. What is no text at all gives none, and was reported.
+func (l *loader) parse(f File, report func(Diagnostic)) (*sourceText, []*yaml.Node) {
+	data := f.Data
+	if len(data) >= 3 && string(data[:3]) == "\ufeff" {
+		data = data[3:]
+	}
+	if offset, code, message, hint := badText(data); offset >= 0 {
+		line, col := placeOf(data, offset)
+		if code == "not-utf8" && len(f.Data) >= 2 && (f.Data[0] == 0xff && f.Data[1] == 0xfe || f.Data[0] == 0xfe && f.Data[1] == 0xff) {
+			message = "this is UTF-16 text"
+		}
+		report(Diagnostic{Pos: Pos{f.Name, line, col}, Code: code, Message: message, Hint: hint, Width: 1})
+		return nil, nil
+	}
+	src := newSourceText(f.Name, string(data))
+	l.sources[f.Name] = src
+	return src, parseYAML(src, report)
 }
