@@ -73,14 +73,20 @@ func newer(version, newest int64) error {
 }
 
 // law adds the edges that the database does not hold yet. Edges that are not known any more stay: what happened
-// under them was lawful then.
+// under them was lawful then. One whose target or journal kind is another now gives way, unless lines refer to it: then
+// the foreign key stops us, and the change needs a migration of its own.
 func law(ctx context.Context, tx pgx.Tx) error {
 	var b pgx.Batch
 	for _, s := range sqlstore.Law() {
+		b.Queue(`DELETE FROM transitions WHERE machine = $1 AND from_state = $2 AND event = $3 AND (to_state <> $4 OR journal <> $5)`,
+			s.Machine, string(s.From), string(s.Event), string(s.To), s.Journal)
 		b.Queue(`INSERT INTO transitions (machine, from_state, event, to_state, journal) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 			s.Machine, string(s.From), string(s.Event), string(s.To), s.Journal)
 	}
-	return tx.SendBatch(ctx, &b).Close()
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("the law, which may have changed where lines were already written under it: %w", err)
+	}
+	return nil
 }
 
 type querier interface {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/persistence/apply"
 	"github.com/callgate/callgate/persistence/sqlstore"
@@ -276,23 +275,5 @@ func (t *tx) tenant(w *apply.Writes) {
 	if w.Activate != "" {
 		t.exec(`INSERT INTO activations (tenant, seq, digest, previous) VALUES ($1, $2, $3, $4)`,
 			tenant, w.Lines[0].Seq, string(w.Activate), string(w.Previous))
-	}
-}
-
-// law brings the transitions table to what the machine room says. Edges that are not known any more stay when lines
-// refer to them: what happened under them was lawful then.
-func (t *tx) law() {
-	held := map[machine.Step]bool{}
-	t.each(`SELECT machine, from_state, event, to_state, journal FROM transitions`, nil, func(scan func(...any) error) error {
-		var s machine.Step
-		err := scan(&s.Machine, &s.From, &s.Event, &s.To, &s.Journal)
-		held[s] = true
-		return err
-	})
-	for _, s := range sqlstore.Law() {
-		if !held[s] {
-			t.exec(`INSERT INTO transitions (machine, from_state, event, to_state, journal) VALUES ($1, $2, $3, $4, $5)`,
-				s.Machine, string(s.From), string(s.Event), string(s.To), s.Journal)
-		}
 	}
 }

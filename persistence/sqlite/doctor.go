@@ -9,7 +9,8 @@ import (
 )
 
 // triggers and keys without which the database would not repeat the law.
-var guards = []string{"subjects_birth", "subjects_move", "journal_update", "journal_delete", "journal_replace"}
+var guards = []string{"subjects_birth", "subjects_move", "subjects_law_birth", "subjects_law_move",
+	"journal_update", "journal_delete", "journal_replace", "journal_law"}
 
 // Doctor implements persistence.Store.
 func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {

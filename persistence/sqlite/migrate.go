@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 
+	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/persistence/sqlstore"
 )
@@ -84,4 +85,28 @@ func known(row interface{ Scan(...any) error }) error {
 		return fmt.Errorf("%w: its schema is %d, this program knows %d", persistence.ErrNewerStore, version, newest)
 	}
 	return nil
+}
+
+// law brings the transitions table to what the machine room says. Edges that are not known any more stay: what
+// happened under them was lawful then. One whose target or journal kind is another now gives way, unless lines refer to
+// it: then the foreign key stops us, and the change needs a migration of its own.
+func (t *tx) law() {
+	held := map[machine.Step]bool{}
+	t.each(`SELECT machine, from_state, event, to_state, journal FROM transitions`, nil, func(scan func(...any) error) error {
+		var s machine.Step
+		err := scan(&s.Machine, &s.From, &s.Event, &s.To, &s.Journal)
+		held[s] = true
+		return err
+	})
+	for _, s := range sqlstore.Law() {
+		if held[s] || t.err != nil {
+			continue
+		}
+		t.exec(`DELETE FROM transitions WHERE machine = $1 AND from_state = $2 AND event = $3`, s.Machine, string(s.From), string(s.Event))
+		t.exec(`INSERT INTO transitions (machine, from_state, event, to_state, journal) VALUES ($1, $2, $3, $4, $5)`,
+			s.Machine, string(s.From), string(s.Event), string(s.To), s.Journal)
+		if t.err != nil {
+			t.err = fmt.Errorf("the law has changed where lines were already written under it, at %s %v: %w", s.Machine, s, t.err)
+		}
+	}
 }

@@ -38,6 +38,7 @@ CREATE INDEX subjects_due ON subjects (due) WHERE due > 0;
 CREATE INDEX subjects_open ON subjects (tenant, run) WHERE ended = 0;
 CREATE UNIQUE INDEX subjects_approval ON subjects (tenant, id) WHERE machine = 'approval';
 
+-- Foreign keys hold only on connections that ask for them, and the sqlite3 program does not. Triggers always hold.
 CREATE TRIGGER subjects_birth BEFORE INSERT ON subjects
 WHEN NEW.from_state <> '' OR NEW.version <> 1 OR EXISTS (SELECT 1 FROM subjects s
 	WHERE s.tenant = NEW.tenant AND s.run = NEW.run AND s.machine = NEW.machine AND s.id = NEW.id)
@@ -46,6 +47,14 @@ CREATE TRIGGER subjects_move BEFORE UPDATE ON subjects
 WHEN NEW.from_state <> OLD.state OR NEW.version <> OLD.version + 1 OR NEW.tenant <> OLD.tenant OR NEW.run <> OLD.run
 	OR NEW.machine <> OLD.machine OR NEW.id <> OLD.id
 BEGIN SELECT RAISE(ABORT, 'a record moves from the state that it is in'); END;
+CREATE TRIGGER subjects_law_birth BEFORE INSERT ON subjects
+WHEN NOT EXISTS (SELECT 1 FROM transitions t
+	WHERE t.machine = NEW.machine AND t.from_state = NEW.from_state AND t.event = NEW.event AND t.to_state = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'the move is not in the table'); END;
+CREATE TRIGGER subjects_law_move BEFORE UPDATE ON subjects
+WHEN NOT EXISTS (SELECT 1 FROM transitions t
+	WHERE t.machine = NEW.machine AND t.from_state = NEW.from_state AND t.event = NEW.event AND t.to_state = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'the move is not in the table'); END;
 
 -- One row a line, never changed.
 CREATE TABLE journal (
@@ -85,6 +94,11 @@ BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER journal_replace BEFORE INSERT ON journal
 WHEN EXISTS (SELECT 1 FROM journal j WHERE j.tenant = NEW.tenant AND j.run = NEW.run AND j.seq = NEW.seq)
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+
+CREATE TRIGGER journal_law BEFORE INSERT ON journal
+WHEN NEW.machine IS NOT NULL AND NOT EXISTS (SELECT 1 FROM transitions t WHERE t.machine = NEW.machine
+	AND t.from_state = NEW.from_state AND t.event = NEW.event AND t.to_state = NEW.to_state AND t.journal = NEW.kind)
+BEGIN SELECT RAISE(ABORT, 'the move is not in the table'); END;
 
 -- The end of every chain.
 CREATE TABLE heads (
