@@ -15,14 +15,14 @@ import (
 type JSONLimits struct {
 	Bytes    int // size of the whole text; default 16 MiB
 	Depth    int // nesting of arrays and objects; default 128
-	Digits   int // characters of one number; default 64
+	Digits   int // characters of one number; default 128
 	Exponent int // absolute value of a decimal exponent; default 400
 }
 
 func (l JSONLimits) filled() JSONLimits {
 	fill(&l.Bytes, 16<<20)
 	fill(&l.Depth, 128)
-	fill(&l.Digits, 64)
+	fill(&l.Digits, 128)
 	fill(&l.Exponent, 400)
 	return l
 }
