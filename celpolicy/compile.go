@@ -106,10 +106,6 @@ func newCompiler(b *specs.Bundle) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := programOptions()
-	if err != nil {
-		return nil, err
-	}
 	base, ok := env.CELTypeProvider().(*provider)
 	if !ok {
 		return nil, errEnvironment
@@ -124,7 +120,7 @@ func newCompiler(b *specs.Bundle) (*compiler, error) {
 		return nil, err
 	}
 	c := &compiler{
-		b: b, core: core, open: open, options: options,
+		b: b, core: core, open: open, options: programOptions(),
 		args: argTypes{provider: own, made: map[string]*types.Type{}},
 		envs: map[string]*cel.Env{}, memo: map[string]*expr{}, shapes: map[specs.ToolName]*shape{},
 	}

@@ -85,6 +85,7 @@ const (
 // compile extends it with the argument types of its own tools.
 var shared = sync.OnceValues(func() (*cel.Env, error) {
 	libraries, err := cel.NewEnv(append(ownFunctions(),
+		tickFunction(),
 		cel.ParserExpressionSizeLimit(maxExpressionRunes),
 		cel.ParserRecursionLimit(maxNesting),
 		cel.RegexProgramSizeLimit(maxRegexProgram),

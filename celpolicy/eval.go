@@ -3,10 +3,8 @@ package celpolicy
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -17,12 +15,13 @@ import (
 // evaluation answers the expressions of one decision. It is the activation that cel-go reads variables from:
 // each is boxed at most once, and only when an expression asks for it.
 type evaluation struct {
-	p       *Policy
-	in      *Input
-	entry   *toolEntry
-	profile specs.ProfileName
-	unknown bool // args are not known: PhaseList
-	spent   uint64
+	p         *Policy
+	in        *Input
+	entry     *toolEntry
+	profile   specs.ProfileName
+	unknown   bool   // args are not known: PhaseList
+	spent     uint64 // by this decision
+	spentHere uint64 // by this expression
 
 	args                                 ref.Val
 	argsErr                              error
@@ -56,6 +55,8 @@ func (ev *evaluation) Parent() interpreter.Activation { return nil }
 // ResolveName gives a variable's value.
 func (ev *evaluation) ResolveName(name string) (any, bool) {
 	switch name {
+	case varMeter:
+		return ev, true
 	case varTool:
 		if ev.entry == nil {
 			return nil, false
@@ -164,11 +165,11 @@ func (ev *evaluation) value(e *expr) (v ref.Val, unknown bool, err error) {
 	if e == nil || e.program == nil {
 		return nil, false, errNoAnswer
 	}
-	if ev.spent >= CostPerDecision {
+	ev.spentHere = 0
+	if !ev.spend(e.nodes) {
 		return nil, false, errCost
 	}
-	out, det, err := e.program.Eval(ev)
-	ev.charge(det, err)
+	out, _, err := e.program.Eval(ev)
 	if err != nil {
 		return nil, false, err
 	}
@@ -179,16 +180,6 @@ func (ev *evaluation) value(e *expr) (v ref.Val, unknown bool, err error) {
 		return nil, false, errors.New("the expression has no answer")
 	}
 	return out, false, nil
-}
-
-func (ev *evaluation) charge(det *cel.EvalDetails, err error) {
-	cost := det.ActualCost()
-	switch {
-	case cost != nil:
-		ev.spent += min(*cost, math.MaxUint32)
-	case err != nil:
-		ev.spent += CostPerExpression // cut off: cel-go no longer says what was spent
-	}
 }
 
 // condition asks a bool expression.

@@ -23,6 +23,7 @@ type expr struct {
 	parsed   *cel.Ast
 	ast      *ast.AST
 	issues   []*common.Error
+	nodes    uint64 // what one evaluation without loops costs
 }
 
 // constant gives the value of an expression that is a literal true or false.
@@ -63,12 +64,13 @@ func (c *compiler) expression(text string) *expr {
 		e.issues = []*common.Error{bad}
 		return e
 	}
-	program, err := c.open.Program(checked, c.options...)
+	runs, nodes := metered(e.ast)
+	program, err := c.open.PlanProgram(runs, c.options...)
 	if err != nil {
 		e.issues = []*common.Error{common.NewError(0, err.Error(), common.NewLocation(1, 0))}
 		return e
 	}
-	e.program = program
+	e.program, e.nodes = program, nodes
 	return e
 }
 

@@ -2,180 +2,12 @@ package celpolicy
 
 import (
 	"math"
-	"regexp"
-	"sync"
 
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 )
-
-// Cost is counted in cel-go's units, roughly one operation or ten characters touched. A unit takes well
-// under 100 ns, so that a decision at its limit stays below 50 ms with room for a busy machine.
-const (
-	// CostPerExpression is what one condition, reason or budget may spend.
-	CostPerExpression = 100_000
-	// CostPerDecision is what all expressions of one decision may spend together.
-	CostPerDecision = 250_000
-)
-
-// programOptions are the only options any program of ours is made with. cel-go drops the cost limit when
-// state tracking or exhaustive evaluation is on, so neither ever is; SelfTest proves the set in use.
-func programOptions() ([]cel.ProgramOption, error) {
-	g, err := guards()
-	if err != nil {
-		return nil, err
-	}
-	return []cel.ProgramOption{
-		cel.EvalOptions(cel.OptPartialEval),
-		cel.CostLimit(CostPerExpression),
-		cel.CostTracking(callCost{}),
-		cel.Functions(g...),
-		cel.CustomDecoratorV2(decorate),
-	}, nil
-}
-
-// guards wraps every function of the environment so that its price is known before it runs. cel-go counts a
-// call after the fact: one replace() or one matches() on a megabyte would be over before it is cut off.
-var guards = sync.OnceValues(func() ([]*functions.Overload, error) {
-	env, err := shared()
-	if err != nil {
-		return nil, err
-	}
-	var out []*functions.Overload
-	for name, fn := range env.Functions() {
-		price, priced := prices[name]
-		compares := isOrder(name)
-		if !priced && !compares {
-			continue
-		}
-		bound, err := fn.Bindings()
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range bound {
-			out = append(out, guarded(o, name, price, compares))
-		}
-	}
-	return out, nil
-})
-
-func guarded(o *functions.Overload, name string, price func([]ref.Val) uint64, compares bool) *functions.Overload {
-	check := func(args ...ref.Val) ref.Val {
-		if price != nil && price(args) > CostPerExpression {
-			return errTooExpensive(name)
-		}
-		if compares && len(args) == 2 {
-			if c, mixed := exactCompare(args[0], args[1]); mixed {
-				return orderHolds(name, c)
-			}
-		}
-		return nil
-	}
-	g := *o
-	if o.Unary != nil {
-		g.Unary = func(v ref.Val) ref.Val {
-			if err := check(v); err != nil {
-				return err
-			}
-			return o.Unary(v)
-		}
-	}
-	if o.Binary != nil {
-		g.Binary = func(a, b ref.Val) ref.Val {
-			if err := check(a, b); err != nil {
-				return err
-			}
-			return o.Binary(a, b)
-		}
-	}
-	if o.Function != nil {
-		g.Function = func(args ...ref.Val) ref.Val {
-			if err := check(args...); err != nil {
-				return err
-			}
-			return o.Function(args...)
-		}
-	}
-	return &g
-}
-
-func errTooExpensive(name string) ref.Val {
-	return types.NewErr("cost limit exceeded before calling %s", name)
-}
-
-// decorate replaces the two nodes that do not go through a function table: equality, which is deep, and
-// matches() with a constant pattern, which is compiled once.
-func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	call, ok := i.(interpreter.InterpretableCall)
-	if !ok {
-		return i, nil
-	}
-	switch call.Function() {
-	case operators.Equals, operators.NotEquals:
-		want := call.Function() == operators.Equals
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-			if addCost(weigh(args[0]), weigh(args[1])) > CostPerExpression {
-				return errTooExpensive("==")
-			}
-			if c, mixed := exactCompare(args[0], args[1]); mixed {
-				return types.Bool((c == 0) == want)
-			}
-			eq := types.Equal(args[0], args[1])
-			if b, ok := eq.(types.Bool); ok && !want {
-				return !b
-			}
-			return eq
-		}), nil
-	case "matches":
-		args := call.Args()
-		if len(args) != 2 {
-			return i, nil
-		}
-		c, ok := args[1].(interpreter.InterpretableConst)
-		if !ok {
-			return i, nil
-		}
-		pattern, ok := c.Value().(types.String)
-		if !ok {
-			return i, nil
-		}
-		re, err := regexp.Compile(string(pattern))
-		if err != nil {
-			return nil, err
-		}
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, func(args ...ref.Val) ref.Val {
-			s, ok := args[0].(types.String)
-			if !ok {
-				return types.MaybeNoSuchOverloadErr(args[0])
-			}
-			if matchPrice(args) > CostPerExpression {
-				return errTooExpensive("matches")
-			}
-			return types.Bool(re.MatchString(string(s)))
-		}), nil
-	}
-	return i, nil
-}
-
-// callCost prices, after the call, what prices priced before it.
-type callCost struct{}
-
-func (callCost) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
-	if function == operators.Equals || function == operators.NotEquals {
-		c := addCost(1, min(weigh(args[0]), weigh(args[1])))
-		return &c
-	}
-	if price, ok := prices[function]; ok {
-		c := addCost(1, price(args))
-		return &c
-	}
-	return nil
-}
 
 // prices gives the cost of functions whose work grows with their arguments.
 var prices = map[string]func([]ref.Val) uint64{
@@ -200,7 +32,7 @@ var prices = map[string]func([]ref.Val) uint64{
 	"path.within":           sumPrice,
 	"semver":                sumPrice,
 	"isSemver":              sumPrice,
-	operators.Add:           sumPrice,
+	operators.Add:           addPrice,
 	operators.In:            sumPrice,
 	operators.OldIn:         sumPrice,
 	"flatten":               sumPrice,
@@ -228,23 +60,37 @@ func matchPrice(args []ref.Val) uint64 {
 	if len(args) != 2 {
 		return sumPrice(args)
 	}
-	// Go's engine walks every state for every character in the worst case: 4 pattern characters are about one state.
-	return mulCost(1+sizeOf(args[0])/10, 1+sizeOf(args[1])/4)
+	// Go's engine walks, in the worst case, every state for every character; a character of the pattern is about a state.
+	return mulCost(1+bytesOf(args[0]), 4+bytesOf(args[1])) / 64
 }
 
 func replacePrice(args []ref.Val) uint64 {
 	if len(args) < 3 {
 		return sumPrice(args)
 	}
-	in, old, with := sizeOf(args[0]), sizeOf(args[1]), sizeOf(args[2])
+	in, old, with := bytesOf(args[0]), bytesOf(args[1]), bytesOf(args[2])
 	hits := in/max(1, old) + 1
 	return addCost(in/10, mulCost(hits, with+1)/10)
+}
+
+// addPrice is for texts: lists are joined without copying.
+func addPrice(args []ref.Val) uint64 {
+	n := uint64(1)
+	for _, a := range args {
+		switch t := a.(type) {
+		case types.String:
+			n += uint64(len(t)) / 10
+		case types.Bytes:
+			n += uint64(len(t)) / 10
+		}
+	}
+	return n
 }
 
 // joinPrice counts the separator once for each element, beside the elements themselves.
 func joinPrice(args []ref.Val) uint64 {
 	if len(args) == 2 {
-		return addCost(weigh(args[0]), mulCost(1+sizeOf(args[0]), 1+sizeOf(args[1]))/10)
+		return addCost(weigh(args[0]), mulCost(1+sizeOf(args[0]), 1+bytesOf(args[1]))/10)
 	}
 	return sumPrice(args)
 }
@@ -253,7 +99,7 @@ func globPrice(args []ref.Val) uint64 {
 	if len(args) != 2 {
 		return sumPrice(args)
 	}
-	return mulCost(1+sizeOf(args[0])/10, 1+sizeOf(args[1])/8)
+	return mulCost(1+bytesOf(args[0])/16, 1+bytesOf(args[1])/8)
 }
 
 func sortPrice(args []ref.Val) uint64 {
@@ -269,14 +115,14 @@ func squarePrice(args []ref.Val) uint64 {
 	for _, a := range args {
 		n = addCost(n, weigh(a))
 	}
-	return mulCost(n, n)
+	return mulCost(n, n) / 8
 }
 
 func productPrice(args []ref.Val) uint64 {
 	if len(args) != 2 {
 		return sumPrice(args)
 	}
-	return mulCost(weigh(args[0]), weigh(args[1]))
+	return mulCost(weigh(args[0]), weigh(args[1])) / 8
 }
 
 func rangePrice(args []ref.Val) uint64 {
@@ -331,10 +177,12 @@ func weighInto(v ref.Val, budget *int64) {
 	*budget = max(*budget, 0)
 }
 
+func bytesOf(v ref.Val) uint64 {
+	s, _ := v.(types.String)
+	return uint64(len(s))
+}
+
 func sizeOf(v ref.Val) uint64 {
-	if s, ok := v.(types.String); ok {
-		return uint64(len(s))
-	}
 	if s, ok := v.(traits.Sizer); ok {
 		if n, ok := s.Size().(types.Int); ok && n > 0 {
 			return uint64(n)
