@@ -83,7 +83,7 @@ Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 waiting for a person, 4 system 
 			root.AddCommand(c)
 		}
 	}
-	add(groupWrite, a.initVerb(), a.validateVerb(), a.explainVerb(), a.toolsVerb(), a.schemaVerb(),
+	add(groupWrite, a.initVerb(), a.validateVerb(), a.testVerb(), a.explainVerb(), a.toolsVerb(), a.schemaVerb(),
 		a.machineVerb(), a.importVerb())
 	root.SetUsageTemplate(strings.NewReplacer(
 		"{{if .Runnable}}\n  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}\n  {{.CommandPath}} [command]{{end}}", "\n  {{.UseLine}}",
