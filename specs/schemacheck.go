@@ -100,11 +100,6 @@ func (s Schema) compile(object bool) (v *Validator, err error) {
 		errors.As(err, &je)
 		return nil, &SchemaError{Pointer: je.Pointer, Msg: je.Msg}
 	}
-	if object {
-		if m, ok := root.(map[string]any); ok && m["type"] != nil && m["type"] != "object" {
-			return nil, &SchemaError{Pointer: "/type", Msg: "arguments are always an object"}
-		}
-	}
 	steps := &stepCounter{}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -120,6 +115,11 @@ func (s Schema) compile(object bool) (v *Validator, err error) {
 	schema, err := c.Compile(schemaURL)
 	if err != nil {
 		return nil, schemaError(err)
+	}
+	if object {
+		if m, ok := root.(map[string]any); ok && m["type"] != nil && m["type"] != "object" {
+			return nil, &SchemaError{Pointer: "/type", Msg: "arguments are always an object"}
+		}
 	}
 	return &Validator{schema: schema, root: root, object: object, steps: steps}, nil
 }
@@ -164,13 +164,16 @@ func schemaError(err error) *SchemaError {
 		var ve *jsonschema.ValidationError
 		if errors.As(meta.Err, &ve) {
 			leaf := deepest(ve)
+			if f, ok := leaf.ErrorKind.(*kind.Format); ok && f.Want == "regex" {
+				return &SchemaError{Pointer: joinPointer(leaf.InstanceLocation), Msg: unusablePattern(shown(f.Got))}
+			}
 			return &SchemaError{Pointer: joinPointer(leaf.InstanceLocation), Msg: "not a valid JSON Schema: " + plainWords(leaf)}
 		}
 	}
 	var regex *jsonschema.InvalidRegexError
 	if errors.As(err, &regex) {
 		_, at, _ := strings.Cut(regex.URL, "#")
-		return &SchemaError{Pointer: at, Msg: fmt.Sprintf("the pattern %s cannot be used: lookaround and back references are not supported", quoted(regex.Regex))}
+		return &SchemaError{Pointer: at, Msg: unusablePattern(quoted(regex.Regex))}
 	}
 	var missing *jsonschema.JSONPointerNotFoundError
 	if errors.As(err, &missing) {
@@ -178,6 +181,11 @@ func schemaError(err error) *SchemaError {
 		return &SchemaError{Msg: "the schema refers to " + quoted("#"+at) + ", which is not there"}
 	}
 	return &SchemaError{Msg: strings.ReplaceAll(err.Error(), schemaURL, "")}
+}
+
+// unusablePattern: patterns run in linear time, and so know less than those of some other languages.
+func unusablePattern(pattern string) string {
+	return "the pattern " + pattern + " cannot be used: it is no regular expression, or needs lookaround or back references, which are not supported"
 }
 
 // deepest gives the cause that is about the innermost value: the one a person should look at.
