@@ -222,8 +222,10 @@ func lastResults(req provider.Request) []heard {
 	return out
 }
 
+// of says whether the result is of a tool, named canonically or by alias.
 func (h heard) of(name specs.ToolName) bool {
-	return h.Tool == name || h.asked == string(name) || string(specs.AliasOf(h.Tool)) == string(name)
+	alias := string(specs.AliasOf(name))
+	return h.Tool == name || h.asked == string(name) || h.asked == alias || h.Tool != "" && string(specs.AliasOf(h.Tool)) == string(name)
 }
 
 // matches says whether a result is as described.
