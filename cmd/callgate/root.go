@@ -85,6 +85,9 @@ Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 waiting for a person, 4 system 
 	}
 	add(groupWrite, a.initVerb(), a.validateVerb(), a.testVerb(), a.explainVerb(), a.toolsVerb(), a.schemaVerb(),
 		a.machineVerb(), a.importVerb())
+	add(groupRun, a.runVerb(), a.callVerb(), a.runsVerb())
+	add(groupPeople, a.approvalsVerb(), a.journalVerb(), a.workspaceVerb())
+	add(groupOperate, a.bundleVerb(), a.migrateVerb(), a.doctorVerb())
 	root.SetUsageTemplate(strings.NewReplacer(
 		"{{if .Runnable}}\n  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}\n  {{.CommandPath}} [command]{{end}}", "\n  {{.UseLine}}",
 		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `{{.CommandPath}} VERB --help shows a verb with an example.`,
