@@ -76,9 +76,12 @@ const noArguments = `{"type":"object","properties":{},"additionalProperties":fal
 // schemaURL is where the one schema of a compiler lives; nothing is ever fetched from it.
 const schemaURL = "callgate:schema"
 
-// maxSteps bounds one validation. Real calls take under a thousand; a schema whose parts refer to each other
-// twice per level would take 2^depth.
-const maxSteps = 1_000_000
+// Steps bound one validation: so many, and so many more for each value inside the value. Real calls take a few per
+// value; a schema whose parts refer to each other twice per level would take 2^depth.
+const (
+	baseSteps     = 100_000
+	stepsPerValue = 50
+)
 
 // Compile makes a validator. Schemas are read as draft 2020-12 unless they say another draft in $schema; references
 // outside the schema are refused, nothing is loaded. The error is a *SchemaError.
@@ -144,6 +147,21 @@ func (c *stepCounter) Validate(*jsonschema.ValidatorContext, any) {
 	if c.left--; c.left < 0 {
 		panic(errTooManySteps)
 	}
+}
+
+func countValues(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			n += countValues(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += countValues(e)
+		}
+	}
+	return n
 }
 
 // schemaError finds the place and the plain words in what the library says.
@@ -224,7 +242,7 @@ func (v *Validator) ValidateValue(value any) (err error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.steps.left = maxSteps
+	v.steps.left = baseSteps + stepsPerValue*countValues(value)
 	defer func() {
 		if r := recover(); r != nil {
 			err = &ArgError{Msg: fmt.Sprint(r)}

@@ -223,7 +223,7 @@ var ruleShape = object(func(r *Rule) *Pos { return &r.Pos },
 })
 
 func fillRule(r *Rule) {
-	if r.OnDeny == "" {
+	if r.OnDeny == "" && (r.Effect == EffectDeny || r.Effect == EffectHide || r.Effect == EffectApprove) {
 		r.OnDeny = OnDenyResult
 	}
 }

@@ -85,6 +85,10 @@ func (s *strictness) scalar(n *yaml.Node) {
 	if !isPlain(n) || s.bad[n] {
 		return
 	}
+	if s.src.char(n.Line, n.Column-1) == '?' { // {?a: b}: the key is "?a" to others and "a" to this library
+		s.fail(n, "yaml-unclear", "YAML readers disagree about a text behind a question mark", "quote it")
+		return
+	}
 	switch resolvePlain(n.Value) {
 	case scalarOldBool:
 		s.fail(n, "yaml-1.1-boolean", fmt.Sprintf("a plain %s is a boolean to some YAML readers and a text to others", n.Value),
