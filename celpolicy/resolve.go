@@ -112,8 +112,9 @@ type refusal struct {
 }
 
 type grantVoice struct {
-	rule specs.RuleID
-	list bool
+	rule   specs.RuleID
+	list   bool
+	unsure bool // hangs on arguments nobody knows yet
 }
 
 type ask struct {
@@ -226,9 +227,11 @@ func (h *hearing) listDeny(layer specs.LayerName, owner string, g specs.Text, no
 	h.refuse(refusal{layer: layer, rule: id, code: CodeDenied, text: fmt.Sprintf("%s denies %s", id, g.Value), voice: i})
 }
 
-// allow remembers the first rule that allows for a layer; a rule says more than a list.
+// allow remembers who allows for a layer: a certain voice before an unsure one, a rule before a list, the first
+// of several.
 func (h *hearing) allow(l specs.LayerName, g *grantVoice) {
-	if have := h.allowed[l]; have == nil || have.list && !g.list {
+	have := h.allowed[l]
+	if have == nil || have.unsure && !g.unsure || have.unsure == g.unsure && have.list && !g.list {
 		h.allowed[l] = g
 	}
 	h.verdict(l, VerdictAllow)
@@ -305,7 +308,7 @@ func (h *hearing) hearRule(r *compiledRule, note string) {
 			h.pay(r)
 		case Unknown:
 			h.open = true
-			h.allow(layer, &grantVoice{rule: r.id})
+			h.allow(layer, &grantVoice{rule: r.id, unsure: true})
 		case Errored:
 			h.verdict(layer, VerdictError)
 		}
