@@ -6,8 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"gopkg.in/yaml.v3"
 )
@@ -224,13 +227,13 @@ func (l *loader) unreadable(layer LayerName) {
 // finish reads the collected files and builds the bundle.
 func (l *loader) finish() (*Bundle, error) {
 	slices.SortFunc(l.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	for i, f := range l.files {
-		if i > 0 && f.Name == l.files[i-1].Name {
-			l.report(Diagnostic{Pos: Pos{File: f.Name}, Code: "duplicate-file", Message: "this file is there twice"})
-			continue
+	l.files = slices.CompactFunc(l.files, func(a, b File) bool {
+		if a.Name == b.Name {
+			l.report(Diagnostic{Pos: Pos{File: a.Name}, Code: "duplicate-file", Message: "this file is there twice"})
 		}
-		l.readFile(f)
-	}
+		return a.Name == b.Name
+	})
+	l.readFiles(l.files)
 	if len(l.docs) == 0 && len(l.found.Errors()) == 0 {
 		switch {
 		case len(l.files) == 0:
@@ -252,33 +255,83 @@ func (l *loader) finish() (*Bundle, error) {
 	return b, nil
 }
 
-func (l *loader) readFile(f File) {
-	broken := false
-	report := func(d Diagnostic) {
-		if d.Severity != Warning {
-			broken = true
+// readFiles reads the files on all processors and takes what they say in file order.
+func (l *loader) readFiles(files []File) {
+	read := make([]fileContent, len(files))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(files)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(files); i = int(next.Add(1)) - 1 {
+				read[i] = readFile(files[i], l.opts.Level)
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range read {
+		if c.src != nil {
+			l.sources[c.src.name] = c.src
 		}
-		l.report(d)
-	}
-	src, roots := l.parse(f, report)
-	if broken {
-		l.unreadable(l.anyLayer())
-	}
-	for _, root := range roots {
-		broken = false
-		r := &reader{strictness: &strictness{src: src, report: report, bad: map[*yaml.Node]bool{}}, level: l.opts.Level}
-		doc := readDocument(r, root)
-		if doc == nil {
+		for _, d := range c.found {
+			l.report(d)
+		}
+		l.dropped += c.dropped
+		if c.unreadable {
 			l.unreadable(l.anyLayer())
-			continue
 		}
-		l.docs = append(l.docs, doc)
-		l.broken[doc] = broken
+		l.docs = append(l.docs, c.docs...)
+		for _, d := range c.broken {
+			l.broken[d] = true
+		}
 	}
 }
 
-// parse cuts a file into the trees of its documents. What is no text at all gives none, and was reported.
-func (l *loader) parse(f File, report func(Diagnostic)) (*sourceText, []*yaml.Node) {
+// fileContent is what one file says.
+type fileContent struct {
+	src        *sourceText
+	docs       []Document
+	broken     []Document // those with mistakes
+	found      Diagnostics
+	dropped    int
+	unreadable bool // something in it could not even be told to be a document
+}
+
+func readFile(f File, level Level) fileContent {
+	c := fileContent{}
+	wrong := false
+	report := func(d Diagnostic) {
+		if d.Severity != Warning {
+			wrong = true
+		}
+		if len(c.found) >= maxFindings {
+			c.dropped++
+			return
+		}
+		c.found = append(c.found, d)
+	}
+	var roots []*yaml.Node
+	if c.src = openText(f, report); c.src != nil {
+		roots = parseYAML(c.src, report)
+	}
+	c.unreadable = wrong
+	for _, root := range roots {
+		wrong = false
+		r := &reader{strictness: &strictness{src: c.src, report: report, bad: map[*yaml.Node]bool{}}, level: level}
+		doc := readDocument(r, root)
+		if doc == nil {
+			c.unreadable = true
+			continue
+		}
+		c.docs = append(c.docs, doc)
+		if wrong {
+			c.broken = append(c.broken, doc)
+		}
+	}
+	return c
+}
+
+// openText makes lines of a file; nil when it is no text at all, which was reported.
+func openText(f File, report func(Diagnostic)) *sourceText {
 	data := f.Data
 	if len(data) >= 3 && string(data[:3]) == "\ufeff" {
 		data = data[3:]
@@ -289,9 +342,7 @@ func (l *loader) parse(f File, report func(Diagnostic)) (*sourceText, []*yaml.No
 			message = "this is UTF-16 text"
 		}
 		report(Diagnostic{Pos: Pos{f.Name, line, col}, Code: code, Message: message, Hint: hint, Width: 1})
-		return nil, nil
+		return nil
 	}
-	src := newSourceText(f.Name, string(data))
-	l.sources[f.Name] = src
-	return src, parseYAML(src, report)
+	return newSourceText(f.Name, string(data))
 }

@@ -24,7 +24,12 @@ func ReadYAML(name string, data []byte) *YAMLFile {
 			Message: fmt.Sprintf("this file of %d bytes is larger than the %d that are read", len(data), f.load.opts.MaxFileBytes)})
 		return f
 	}
-	src, roots := f.load.parse(File{Name: name, Data: data}, f.load.report)
+	src := openText(File{Name: name, Data: data}, f.load.report)
+	if src == nil {
+		return f
+	}
+	f.load.sources[name] = src
+	roots := parseYAML(src, f.load.report)
 	f.r = &reader{strictness: &strictness{src: src, report: f.load.report, bad: map[*yaml.Node]bool{}}}
 	for _, root := range roots {
 		if f.r.check(root, 0) {
