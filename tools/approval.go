@@ -65,10 +65,10 @@ func bind(sc *scene, call specs.CallID, tool specs.ToolName, def, args specs.Dig
 func (sc *scene) definition(tool *specs.Tool) specs.Digest {
 	if sc.live != nil {
 		if t := sc.live.Bundle.Tool(tool.ToolName()); t != nil {
-			return t.Digest()
+			return celpolicy.DefinitionDigest(t)
 		}
 	}
-	return tool.Digest()
+	return celpolicy.DefinitionDigest(tool)
 }
 
 // targets is what a call would act on, in the version of this moment: the file that its path argument (or that argument's

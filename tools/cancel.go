@@ -192,5 +192,5 @@ func (d *Dispatcher) harmless(ctx context.Context, run persistence.Run, c *persi
 	if !ok {
 		return false, nil
 	}
-	return natureOf(&scene{pinned: pinned}, t, e).repeatable, nil
+	return natureOf(pinned, t, e).repeatable, nil
 }

@@ -65,7 +65,10 @@ type CardReason struct {
 const maxShown = 64 << 10
 
 func newCard(sc *scene, tool *specs.Tool, toolDigest specs.Digest, args json.RawMessage, dec celpolicy.Decision, targets map[string]string) (Card, error) {
-	ann := tool.Annotations
+	ann, ok := sc.pinned.Policy.Annotations(tool.ToolName()) // as policy reads them: strictly where the source is not trusted
+	if !ok {
+		ann = tool.Annotations
+	}
 	c := Card{
 		Title: Visible(tool.Title), Tool: tool.ToolName(), ArgumentsBytes: len(args),
 		SideEffect: ann.SideEffect, ReadOnly: ann.ReadOnly, Destructive: ann.Destructive, Idempotent: ann.Idempotent, Reversible: ann.Reversible,

@@ -87,7 +87,7 @@ func (sc *scene) ended() bool  { return machine.Run().IsFinal(sc.run.State) }
 func (sc *scene) ending() bool { return sc.run.State == machine.RunCancelling || sc.ended() }
 
 func (d *Dispatcher) loadGrants(ctx context.Context, sc *scene) error {
-	grants, err := d.store.Grants(ctx, sc.Tenant, "")
+	grants, err := d.store.Grants(ctx, sc.Tenant, sc.Run)
 	if err != nil {
 		return err
 	}

@@ -91,29 +91,17 @@ type nature struct {
 	stoppable     bool // listens when told to stop
 }
 
-// natureOf reads the annotations. Those of an untrusted source never make a tool safer than the strict reading.
-func natureOf(sc *scene, t *specs.Tool, e Executor) nature {
-	var n nature
-	_, n.transactional = e.(Transactional)
-	n.repeatable = n.transactional
-	if n.transactional || trusted(sc.pinned.Bundle, t) {
-		a := t.Annotations
-		n.repeatable = n.repeatable || a.ReadOnly || a.Idempotent || a.SideEffect == specs.SideNone
-		n.stoppable = n.transactional || a.Cancellable || a.ReadOnly
+// natureOf reads the annotations as policy reads them: those of an untrusted source never make a tool safer than the strict
+// reading.
+func natureOf(c *Compiled, t *specs.Tool, e Executor) nature {
+	if _, ok := e.(Transactional); ok {
+		return nature{transactional: true, repeatable: true, stoppable: true}
 	}
-	return n
-}
-
-func trusted(b *specs.Bundle, t *specs.Tool) bool {
-	if t.Source.Kind == specs.SourceBuiltIn {
-		return true
+	a, ok := c.Policy.Annotations(t.ToolName())
+	if !ok {
+		return nature{}
 	}
-	for _, s := range b.Sources {
-		if specs.SourceName(s.Name) == t.Source.Name {
-			return s.Trust == specs.Trusted
-		}
-	}
-	return false
+	return nature{repeatable: a.ReadOnly || a.Idempotent, stoppable: a.Cancellable || a.ReadOnly}
 }
 
 // errRerun says that the workspace moved under a transactional call: it is run again on the new version.
@@ -125,7 +113,7 @@ func (d *Dispatcher) fly(ctx context.Context, sc *scene, call *persistence.Call,
 	if !ok {
 		return d.finish(ctx, sc, call, st, nil, ending{event: machine.CallFail, result: sourceUnavailable(st.tool)}, h)
 	}
-	n := natureOf(sc, st.tool, exec)
+	n := natureOf(sc.pinned, st.tool, exec)
 	for try := 0; ; try++ {
 		req, v, err := d.request(ctx, sc, call, st)
 		if err != nil {

@@ -226,7 +226,7 @@ func (d *Dispatcher) judge(ctx context.Context, sc *scene, c *Call, index int64)
 		out.refuse(machine.CallDeny, unavailable(out.call.Asked))
 		return out, nil
 	}
-	out.call.Tool, out.call.ToolDigest = out.tool.ToolName(), out.tool.Digest()
+	out.call.Tool, out.call.ToolDigest = out.tool.ToolName(), celpolicy.DefinitionDigest(out.tool)
 	args, problem, err := readArguments(out.tool, c.Arguments, limit)
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func (d *Dispatcher) repeat(sc *scene, c *persistence.Call) (*specs.Tool, Execut
 	if !ok {
 		return t, nil, nature{}, nil
 	}
-	return t, e, natureOf(sc, t, e), nil
+	return t, e, natureOf(sc.pinned, t, e), nil
 }
 
 // recover decides about a call that was started by somebody who is gone, or whose outcome is unknown: it is started again, or
