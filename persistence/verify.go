@@ -380,6 +380,10 @@ func (v *verifier) remembered(ctx context.Context, run specs.RunID) error {
 func (v *verifier) records(ctx context.Context, run specs.RunID) error {
 	for range 10 {
 		stored, all, err := v.stored(ctx, run)
+		if errors.Is(err, ErrCorrupt) {
+			v.found(FoundState, run, 0, "a record cannot be read: %v", err)
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -39,6 +39,10 @@ func EmptyPostgres(t testing.TB) string {
 // Main runs the tests and then stops the server, if one was started. It is what TestMain calls. Without it the
 // server ends by itself a moment after the test binary.
 func Main(m *testing.M) {
+	if os.Getenv(crashPlace) != "" {
+		fmt.Fprintln(os.Stderr, crashChild())
+		os.Exit(1)
+	}
 	code := m.Run()
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -2,10 +2,13 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/callgate/callgate/persistence"
+	"github.com/callgate/callgate/persistence/sqlstore"
 )
 
 // triggers and keys without which the database would not repeat the law.
@@ -14,41 +17,26 @@ var guards = []string{"subjects_birth", "subjects_move", "subjects_law_birth", "
 
 // Doctor implements persistence.Store.
 func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {
+	ctx, cancel := sqlstore.Bound(ctx)
+	defer cancel()
 	var out []persistence.Ailment
 	ill := func(what, fix string) { out = append(out, persistence.Ailment{What: what, Fix: fix}) }
-
+	if err := s.damage(ctx, ill); err != nil {
+		return nil, err
+	}
+	if err := s.guarded(ctx, ill); err != nil {
+		return nil, err
+	}
+	// Settings belong to a connection; the writer's are the ones that count.
 	t, err := s.write.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer t.end()
-	t.each(`PRAGMA quick_check(5)`, nil, func(scan func(...any) error) error {
-		var line string
-		err := scan(&line)
-		if err == nil && line != "ok" {
-			ill("the file is damaged: "+line, "restore it from a backup, or salvage what is left: sqlite3 "+s.path+" .recover")
-		}
-		return err
-	})
-	t.each(`PRAGMA foreign_key_check`, nil, func(scan func(...any) error) error {
-		var table, parent string
-		var row, key any
-		err := scan(&table, &row, &parent, &key)
-		if err == nil {
-			ill(fmt.Sprintf("a row of %s refers to a row of %s that is not there", table, parent), "find out who wrote it by hand: callgate journal verify")
-		}
-		return err
-	})
-	for _, name := range guards {
-		var sql string
-		if !t.one(`SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = $1`, []any{name}, &sql) {
-			ill("trigger "+name+" is missing, so the file does not defend itself", "create it again as persistence/sqlite/migrations/0001_store.sql does")
-		}
-	}
-	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+	for _, set := range []struct{ name, want string }{{"journal_mode", "wal"}, {"synchronous", "2"}, {"foreign_keys", "1"}} {
 		var got string
-		if t.one(`PRAGMA `+name, nil, &got) && !strings.EqualFold(got, want) {
-			ill(fmt.Sprintf("%s is %s, not %s", name, got, want), "PRAGMA "+name+" = "+want)
+		if t.one(`PRAGMA `+set.name, nil, &got) && !strings.EqualFold(got, set.want) {
+			ill(fmt.Sprintf("%s is %s, not %s", set.name, got, set.want), "PRAGMA "+set.name+" = "+set.want)
 		}
 	}
 	if t.err != nil {
@@ -63,4 +51,48 @@ func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {
 			"an older program's edge may stay; otherwise find out who added it")
 	}
 	return out, err
+}
+
+// damage asks SQLite about the file, on a reader: a writer must not wait for it.
+func (s *Store) damage(ctx context.Context, ill func(what, fix string)) error {
+	rows, err := s.readers.QueryContext(ctx, `SELECT quick_check FROM pragma_quick_check(5) WHERE quick_check <> 'ok'
+		UNION ALL SELECT 'a row of ' || "table" || ' refers to a row of ' || parent || ' that is not there' FROM pragma_foreign_key_check()`)
+	if err != nil {
+		return translate(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var what string
+		if err := rows.Scan(&what); err != nil {
+			return translate(err)
+		}
+		ill("the file is damaged: "+what, "callgate journal verify; then restore a backup, or salvage what is left: sqlite3 "+s.path+" .recover")
+	}
+	return translate(rows.Err())
+}
+
+// guarded looks whether every trigger is there, and says what the migration made it say.
+func (s *Store) guarded(ctx context.Context, ill func(what, fix string)) error {
+	files, err := sqlstore.Migrations(migrations)
+	if err != nil {
+		return err
+	}
+	var all strings.Builder
+	for _, m := range files {
+		all.WriteString(m.SQL)
+	}
+	for _, name := range guards {
+		var text string
+		err := s.readers.QueryRowContext(ctx, `SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = $1`, name).Scan(&text)
+		const fix = "create it again as persistence/sqlite/migrations says"
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			ill("trigger "+name+" is missing, so the file does not defend itself", fix)
+		case err != nil:
+			return translate(err)
+		case !strings.Contains(all.String(), text):
+			ill("trigger "+name+" was changed, so the file does not defend itself", "DROP TRIGGER "+name+", and "+fix)
+		}
+	}
+	return nil
 }

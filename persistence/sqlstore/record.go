@@ -14,7 +14,7 @@ import (
 	"github.com/callgate/callgate/specs"
 )
 
-const recordColumns = `SELECT run, state, version, created, updated, deadline, body FROM subjects `
+const recordColumns = `SELECT run, id, state, version, created, updated, deadline, body FROM subjects `
 
 // record is a pointer type that is a persistence.Record.
 type record[T any] interface {
@@ -24,14 +24,17 @@ type record[T any] interface {
 
 func scanRecord[T any, P record[T]](t specs.TenantID, scan func(...any) error) (T, error) {
 	var rec T
-	var run, state string
+	var run, id, state string
 	var version, created, updated, deadline int64
 	var body []byte
-	if err := scan(&run, &state, &version, &created, &updated, &deadline, &body); err != nil {
+	if err := scan(&run, &id, &state, &version, &created, &updated, &deadline, &body); err != nil {
 		return rec, err
 	}
 	if err := persistence.DecodeRecord(body, P(&rec)); err != nil {
 		return rec, err
+	}
+	if kind, own := P(&rec).Subject(); own != id {
+		return rec, fmt.Errorf("%w: %s %s says that it is %s", persistence.ErrCorrupt, kind, id, own)
 	}
 	*persistence.MetaOf(P(&rec)) = persistence.RecordMeta{Tenant: t, Run: specs.RunID(run), State: machine.State(state), Version: version,
 		Created: persistence.FromMicros(created), Updated: persistence.FromMicros(updated), Deadline: persistence.FromMicros(deadline)}

@@ -1,0 +1,229 @@
+package persistencetest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/callgate/callgate/machine"
+	"github.com/callgate/callgate/persistence"
+	"github.com/callgate/callgate/specs"
+)
+
+const calls persistence.CounterKey = "run/r/maxCalls"
+
+func (a *author) counter(key persistence.CounterKey) persistence.Counter {
+	a.t.Helper()
+	c, err := a.store.Counter(a.ctx(), tenant, key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if c.Limit != c.Spent+c.Reserved+c.Left || c.Spent < 0 || c.Reserved < 0 || c.Left < 0 {
+		a.t.Fatalf("counter %+v does not add up", c)
+	}
+	return c
+}
+
+func (a *author) reserve(call specs.CallID, key persistence.CounterKey, limit, amount int64) persistence.Change {
+	c := a.change("reserve", note(`{}`))
+	c.Reserve = []persistence.Reservation{{Call: call, Counter: key, Limit: limit, Amount: amount, LeaseUntil: time.Unix(1700000000, 0).UTC()}}
+	return c
+}
+
+func (a *author) settle(call specs.CallID, key persistence.CounterKey, spent int64) persistence.Change {
+	c := a.change("settle", note(`{}`))
+	c.Settle = []persistence.Settlement{{Call: call, Counter: key, Spent: spent}}
+	return c
+}
+
+// countersAddUp: random reservations and settlements against a plain sum, with limits that change.
+func countersAddUp(t *testing.T, place Make) {
+	p := place(t)
+	s := p.Open(t, persistence.Options{})
+	a := begin(t, s, "r")
+	rnd := rand.New(rand.NewPCG(3, 4))
+	open := map[specs.CallID]int64{}
+	var spent, reserved int64
+	for i := range 60 {
+		if id := specs.CallID(fmt.Sprintf("c%d", rnd.IntN(8))); open[id] == 0 {
+			limit, amount := rnd.Int64N(60), 1+rnd.Int64N(10)
+			_, err := s.Apply(t.Context(), a.reserve(id, calls, limit, amount))
+			var over *persistence.BudgetError
+			switch fits := spent+reserved+amount <= limit; {
+			case fits && err == nil:
+				open[id] = amount
+				reserved += amount
+				if c := a.counter(calls); c.Limit != limit {
+					t.Fatalf("step %d: limit %d, want %d", i, c.Limit, limit)
+				}
+			case fits:
+				t.Fatalf("step %d: refused: %v", i, err)
+			case !errors.As(err, &over):
+				t.Fatalf("step %d: %d of %d, %d used: %v", i, amount, limit, spent+reserved, err)
+			case over.Counter != calls || over.Limit != limit || over.Spent != spent || over.Reserved != reserved || over.Asked != amount:
+				t.Fatalf("step %d: %+v", i, over)
+			}
+		} else {
+			used := rnd.Int64N(open[id] + 1)
+			a.must(a.settle(id, calls, used))
+			spent, reserved = spent+used, reserved-open[id]
+			delete(open, id)
+		}
+		if c := a.counter(calls); c.Spent != spent || c.Reserved != reserved {
+			t.Fatalf("step %d: %+v, want %d spent, %d reserved", i, c, spent, reserved)
+		}
+	}
+	if rs, err := s.Reservations(t.Context(), tenant, "r"); err != nil || len(rs) != len(open) {
+		t.Errorf("open reservations %v, %v; want %v", rs, err, open)
+	}
+	// At the end of the range: an error, never an overflow.
+	const most = math.MaxInt64
+	a.must(a.reserve("big", "run/r/cost", most, most))
+	var over *persistence.BudgetError
+	if _, err := s.Apply(t.Context(), a.reserve("one", "run/r/cost", most, 1)); !errors.As(err, &over) {
+		t.Errorf("one over the end: %v", err)
+	}
+	a.must(a.settle("big", "run/r/cost", most))
+	if _, err := s.Apply(t.Context(), a.reserve("more", "run/r/cost", most, most)); !errors.As(err, &over) {
+		t.Errorf("twice the end: %v", err)
+	}
+	if c := a.counter("run/r/cost"); c.Spent != most || c.Left != 0 {
+		t.Errorf("%+v", c)
+	}
+	a.refused(a.reserve("neg", calls, 10, -1), persistence.ErrInvalid)
+	a.refused(a.reserve("neg", calls, -1, 0), persistence.ErrInvalid)
+	a.refused(a.settle("neg", calls, -1), persistence.ErrInvalid)
+	// By raw SQL, too, a counter cannot be made to lie.
+	for _, sql := range []string{`UPDATE counters SET spent = -1`, `UPDATE counters SET reserved = lim + 1`, `UPDATE counters SET lim = spent + reserved - 1`} {
+		if err := p.Exec(t, sql); err == nil {
+			t.Errorf("the database let this pass: %s", sql)
+		}
+	}
+}
+
+// neverOverTheLimit: many runs and processes at one counter.
+func neverOverTheLimit(t *testing.T, place Make) {
+	p := place(t)
+	stores := []persistence.Store{p.Open(t, persistence.Options{}), p.Open(t, persistence.Options{})}
+	const day persistence.CounterKey = "tenant/acme/day/2026-03-01/maxCalls"
+	const other persistence.CounterKey = "run/x/maxCalls"
+	authors := make([]*author, 5)
+	for i := range authors {
+		authors[i] = begin(t, stores[i%2], specs.RunID(fmt.Sprintf("r%d", i)))
+	}
+	const limit = 12
+	errs := crowd(5, func(i int) error {
+		var over *persistence.BudgetError
+		for n := range 4 {
+			call := specs.CallID(fmt.Sprint("c", n))
+			c := authors[i].reserve(call, day, limit, 1)
+			// A second counter, named first by some and last by others: nobody may wait for anybody crosswise.
+			c.Reserve = append(c.Reserve, persistence.Reservation{Call: call, Counter: other, Limit: 1000, Amount: 2})
+			if i%2 == 0 {
+				c.Reserve[0], c.Reserve[1] = c.Reserve[1], c.Reserve[0]
+			}
+			_, err := authors[i].store.Apply(t.Context(), c)
+			if errors.As(err, &over) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if n == 0 { // said twice
+				if _, err := authors[i].store.Apply(t.Context(), c); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	winners(t, errs)
+	if c := authors[0].counter(day); c.Reserved != limit || c.Left != 0 {
+		t.Errorf("%+v, want all of %d", c, limit)
+	}
+	if c := authors[0].counter(other); c.Reserved != 2*limit {
+		t.Errorf("a refused change took from the other counter: %+v", c)
+	}
+	sound(t, stores[0])
+}
+
+// reservationsEndOnce: each in exactly one settlement, which never gives back more than was reserved.
+func reservationsEndOnce(t *testing.T, place Make) {
+	s := place(t).Open(t, persistence.Options{})
+	a := begin(t, s, "r")
+	a.must(a.reserve("c1", calls, 10, 4))
+	a.refused(a.reserve("c1", calls, 10, 1), persistence.ErrConflict)
+	a.refused(a.settle("c1", calls, 5), persistence.ErrInvalid)
+	a.refused(a.settle("c2", calls, 0), persistence.ErrStale)
+	rs, err := s.Reservations(t.Context(), tenant, "r")
+	if err != nil || len(rs) != 1 || rs[0].Amount != 4 || rs[0].Limit != 10 || rs[0].Call != "c1" || !rs[0].LeaseUntil.Equal(time.Unix(1700000000, 0)) {
+		t.Errorf("open: %+v, %v", rs, err)
+	}
+	changes := make([]persistence.Change, 6)
+	for i := range changes {
+		changes[i] = a.settle("c1", calls, int64(i%5))
+	}
+	errs := crowd(len(changes), func(i int) error {
+		_, err := s.Apply(t.Context(), changes[i])
+		return err
+	})
+	if n := winners(t, errs, persistence.ErrStale); n != 1 {
+		t.Errorf("settled %d times", n)
+	}
+	if c := a.counter(calls); c.Reserved != 0 || c.Spent > 4 {
+		t.Errorf("%+v", c)
+	}
+	// What a change gives back can pay for what it reserves.
+	left := a.counter(calls).Left
+	a.must(a.reserve("c3", calls, 10, left))
+	both := a.settle("c3", calls, 0)
+	both.Reserve = []persistence.Reservation{{Call: "c3", Counter: calls, Limit: 10, Amount: left}}
+	a.must(both)
+	if c := a.counter(calls); c.Left != 0 || c.Reserved != left {
+		t.Errorf("%+v", c)
+	}
+}
+
+// refusedChangesCostNothing: whatever the reason of the refusal.
+func refusedChangesCostNothing(t *testing.T, place Make) {
+	s := place(t).Open(t, persistence.Options{})
+	a := begin(t, s, "r")
+	a.must(a.born("c1", machine.CallAllow, machine.CallStart))
+	stale := a.move("c1", machine.CallComplete)
+	a.must(a.move("c1", machine.CallFail))
+	stale.Reserve = []persistence.Reservation{{Call: "c1", Counter: calls, Limit: 10, Amount: 1}}
+	a.refused(stale, persistence.ErrStale)
+	fenced := a.reserve("c1", calls, 10, 1)
+	fenced.Fence = 7
+	a.refused(fenced, persistence.ErrFenced)
+	part := a.reserve("c1", calls, 10, 1)
+	part.Reserve = append(part.Reserve, persistence.Reservation{Call: "c1", Counter: "run/r/cost", Limit: 1, Amount: 2})
+	var over *persistence.BudgetError
+	if _, err := s.Apply(t.Context(), part); !errors.As(err, &over) || over.Counter != "run/r/cost" {
+		t.Errorf("got %v", err)
+	}
+	if c := a.counter(calls); c != (persistence.Counter{Key: calls}) {
+		t.Errorf("%+v", c)
+	}
+	if cs, err := s.Counters(t.Context(), tenant, ""); err != nil || len(cs) != 0 {
+		t.Errorf("counters %v, %v", cs, err)
+	}
+}
+
+// caseH60: a prefix is text. % and _ are only themselves.
+func caseH60(t *testing.T, place Make) {
+	s := place(t).Open(t, persistence.Options{})
+	a := begin(t, s, "r")
+	for i, key := range []persistence.CounterKey{"run/a", "run/b", "run_a", "run%a", "ru\\n/a", "user/ü", "user/u"} {
+		a.must(a.reserve(specs.CallID(fmt.Sprint("c", i)), key, 10, 1))
+	}
+	for prefix, want := range map[string]int{"": 7, "run": 4, "run/": 2, "run_": 1, "run%": 1, "%": 0, "_": 0, "ru\\": 1, "user/ü": 1, "run/a": 1, "run/ab": 0, "'": 0} {
+		cs, err := s.Counters(t.Context(), tenant, prefix)
+		if err != nil || len(cs) != want {
+			t.Errorf("prefix %q: %v, %v; want %d", prefix, cs, err, want)
+		}
+	}
+}
