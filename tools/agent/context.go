@@ -115,7 +115,7 @@ func (s *session) conversation(ctx context.Context, profile *specs.Profile, skip
 			if !ok {
 				return nil, tools.Systemf("tool.result_lost", "turn %d: call %q has no record", e.turn, c.ID)
 			}
-			result, err := s.hist.result(ctx, record)
+			result, err := s.result(ctx, record)
 			if err != nil {
 				return nil, err
 			}
@@ -132,6 +132,19 @@ func (s *session) conversation(ctx context.Context, profile *specs.Profile, skip
 		}
 	}
 	return out, nil
+}
+
+// result reads the stored result of a call that has ended.
+func (s *session) result(ctx context.Context, c persistence.Call) (tools.Result, error) {
+	if r, ok := s.results[c.ID]; ok {
+		return r, nil
+	}
+	r, err := s.c.Dispatcher.StoredResult(ctx, c)
+	if err != nil {
+		return r, lost(ctx, err)
+	}
+	s.results[c.ID] = r // a call has one result, for ever
+	return r, nil
 }
 
 // show gives a result as the model reads it. Where a person changed the arguments, the result begins by saying so, with

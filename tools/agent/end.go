@@ -42,6 +42,9 @@ func (s *session) end(ctx context.Context, f *failure) error {
 	return err
 }
 
+// maxReason bounds what a journal line says about why a run ended, in bytes.
+const maxReason = 4000
+
 // closing is what else is written when a run ends.
 type closing struct {
 	lines []persistence.Entry
@@ -54,10 +57,10 @@ func (s *session) close(ctx context.Context, run persistence.Run, ev machine.Eve
 	change := persistence.Change{Trees: more.trees}
 	st := begin(run)
 	if f != nil {
-		reason = f.reason
+		reason = clip(f.reason, maxReason)
 		st.lines = append(st.lines, f.lines...)
 		change.Blobs = f.blobs
-		st.run.Reason, st.run.ErrorCode, st.run.Retryable = f.reason, f.code, f.retryable
+		st.run.Reason, st.run.ErrorCode, st.run.Retryable = reason, f.code, f.retryable
 		if ev == machine.RunCancel {
 			st.run.ErrorCode = ""
 		}
@@ -79,7 +82,7 @@ func (s *session) close(ctx context.Context, run persistence.Run, ev machine.Eve
 	}
 	payload := map[string]any{"rounds": run.Round, "commits": st.run.Commits}
 	if f != nil {
-		payload["reason"], payload["code"] = f.reason, f.code
+		payload["reason"], payload["code"] = reason, f.code
 	}
 	st.move(ev, payload)
 	st.lines[len(st.lines)-1].Level = levelOf(ev)

@@ -27,7 +27,6 @@ type history struct {
 	failures int
 	// skipped is the last reason given for leaving a component out, so that one is not given again every turn.
 	skipped map[string]string
-	results map[specs.Digest]tools.Result
 }
 
 // entry is one thing the model said or was told, in journal order.
@@ -76,7 +75,7 @@ type (
 )
 
 func newHistory(store persistence.Store, t specs.TenantID, run specs.RunID) *history {
-	return &history{store: store, tenant: t, run: run, skipped: map[string]string{}, results: map[specs.Digest]tools.Result{}}
+	return &history{store: store, tenant: t, run: run, skipped: map[string]string{}}
 }
 
 var conversation = []string{
@@ -165,26 +164,6 @@ func (h *history) say(ctx context.Context, kind string, text specs.Digest) error
 	}
 	h.entries = append(h.entries, entry{kind: kind, text: string(data)})
 	return nil
-}
-
-// result reads the stored result of a call that has ended.
-func (h *history) result(ctx context.Context, c persistence.Call) (tools.Result, error) {
-	if r, ok := h.results[c.Result]; ok && c.Result != "" {
-		return r, nil
-	}
-	if c.Result == "" {
-		return tools.Result{}, tools.Systemf("tool.result_lost", "call %s is %s and has no result", c.ID, c.State)
-	}
-	data, err := h.store.Blob(ctx, h.tenant, c.Result)
-	if err != nil {
-		return tools.Result{}, lost(ctx, fmt.Errorf("result of call %s: %w", c.ID, err))
-	}
-	var r tools.Result
-	if err := json.Unmarshal(data, &r); err != nil {
-		return tools.Result{}, tools.Systemf("tool.result_lost", "result of call %s: %w", c.ID, err)
-	}
-	h.results[c.Result] = r
-	return r, nil
 }
 
 // lost makes a system failure of content that the store no longer has or that is no longer what it was: a request

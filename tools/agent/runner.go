@@ -20,6 +20,7 @@ import (
 type Dispatcher interface {
 	Propose(ctx context.Context, s tools.Scope, calls []tools.Call, rider tools.Rider) ([]tools.Proposal, error)
 	ExecuteWith(ctx context.Context, s tools.Scope, id specs.CallID, h tools.Hooks) (tools.Result, error)
+	StoredResult(ctx context.Context, c persistence.Call) (tools.Result, error)
 	List(ctx context.Context, s tools.Scope) ([]celpolicy.Decision, *tools.Compiled, error)
 	Facts(ctx context.Context, s tools.Scope) (celpolicy.Input, *tools.Compiled, error)
 	Recover(ctx context.Context, s tools.Scope) error
@@ -132,8 +133,18 @@ func (r *Runner) Run(ctx context.Context, t specs.TenantID, id specs.RunID) (Out
 		defer done()
 		_ = r.c.Store.Release(ctx, lease) // a lease that cannot be given back runs out by itself
 	}()
-	s := &session{Runner: r, tenant: t, id: id, fence: lease.Fence, hist: newHistory(r.c.Store, t, id), models: map[specs.ProfileName]provider.Model{}}
-	return s.loop(ctx)
+	s := &session{Runner: r, tenant: t, id: id, fence: lease.Fence, hist: newHistory(r.c.Store, t, id),
+		models: map[specs.ProfileName]provider.Model{}, results: map[specs.CallID]tools.Result{}}
+	out, err := s.loop(ctx)
+	if errors.Is(err, persistence.ErrFenced) {
+		// The lease ends with the run, and its keeper may have noticed before the loop did.
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer done()
+		if run, loadErr := s.load(ctx); loadErr == nil && machine.Run().IsFinal(run.State) {
+			return ended(run), nil
+		}
+	}
+	return out, err
 }
 
 // keepLease renews the lease until ctx ends, and ends ctx when the lease is lost.
@@ -167,11 +178,12 @@ func (r *Runner) keepLease(ctx context.Context, lease persistence.Lease, cancel 
 // fence is a cache of what the store says.
 type session struct {
 	*Runner
-	tenant specs.TenantID
-	id     specs.RunID
-	fence  int64
-	hist   *history
-	models map[specs.ProfileName]provider.Model
+	tenant  specs.TenantID
+	id      specs.RunID
+	fence   int64
+	hist    *history
+	models  map[specs.ProfileName]provider.Model
+	results map[specs.CallID]tools.Result
 }
 
 // maxStale bounds how often in a row somebody else may be first before the session gives up: two live
@@ -204,9 +216,7 @@ func (s *session) loop(ctx context.Context) (Outcome, error) {
 			continue
 		case ctx.Err() != nil:
 			return Outcome{State: run.State}, ctxCause(ctx, err)
-		case errors.Is(err, errIntervened):
-			continue
-		case errors.Is(err, persistence.ErrStale) && stale < maxStale:
+		case stale < maxStale && (errors.Is(err, persistence.ErrStale) || errors.Is(err, errIntervened) || errors.Is(err, tools.ErrRunEnded)):
 			stale++ // somebody moved the run or its files: read again
 			continue
 		case errors.As(err, &failed):

@@ -88,7 +88,7 @@ func (r *Runner) Start(ctx context.Context, q StartRequest) (persistence.Run, er
 	}
 	run = st.run
 	born := line(machine.Run().Birth().Journal, map[string]any{"profile": name, "plan": run.Plan, "bundle": run.Bundle,
-		"user": run.User, "chat": run.Chat, "model": run.Model, "labels": run.Labels})
+		"user": run.User, "chat": run.Chat, "model": run.Model})
 	born.Move = &persistence.Move{Step: machine.Run().Birth(), Record: &run}
 	invoked := line(machine.Invocation().Birth().Journal, map[string]any{"kind": root.Kind, "profile": name})
 	invoked.Invocation = root.ID

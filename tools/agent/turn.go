@@ -67,8 +67,8 @@ func (s *session) turn(ctx context.Context, run persistence.Run, before *story) 
 	if err := s.commit(ctx, st, persistence.Change{}); err != nil {
 		return err
 	}
-	if run, err = s.load(ctx); err != nil {
-		return err
+	if run, err = s.load(ctx); err != nil || run.State != machine.RunCallingModel {
+		return err // somebody cancels it
 	}
 	reply, err := s.ask(ctx, model, req.Request)
 	switch {
