@@ -118,6 +118,7 @@ func (ev *evaluation) arguments() ref.Val {
 			s = ev.entry.shape
 		}
 		ev.args, ev.argsErr = readArgs(ev.in.Args, s)
+		ev.spent = min(CostPerDecision, ev.spent+uint64(len(ev.in.Args))/5) // reading them is work too
 		if ev.argsErr != nil {
 			ev.args = types.WrapErr(ev.argsErr)
 		}

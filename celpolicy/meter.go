@@ -22,9 +22,9 @@ import (
 // of a loop. Ours is taken before the work, from nodes that are part of the program under any option.
 const (
 	// CostPerExpression is what one condition, reason or budget may spend.
-	CostPerExpression = 250_000
+	CostPerExpression = 150_000
 	// CostPerDecision is what all expressions of one decision may spend together.
-	CostPerDecision = 400_000
+	CostPerDecision = 200_000
 )
 
 // programOptions are the only options any program of ours is made with.
@@ -258,7 +258,7 @@ func constantMatch(call interpreter.InterpretableCall) (interpreter.Interpretabl
 	if err != nil {
 		return nil, false, fmt.Errorf("%q is not a regular expression of RE2: %w", string(pattern), err)
 	}
-	return &paidCall{InterpretableCall: call, price: matchPrice, impl: func(args ...ref.Val) ref.Val {
+	return &paidCall{InterpretableCall: call, price: constantMatchPrice, impl: func(args ...ref.Val) ref.Val {
 		s, ok := args[0].(types.String)
 		if !ok {
 			return types.MaybeNoSuchOverloadErr(args[0])

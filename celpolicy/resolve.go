@@ -18,6 +18,10 @@ const (
 // neverPassedOn are tools that only the root of a run has.
 var neverPassedOn = []specs.ToolName{"workspace.commit", "workspace.finish", "agent.delegate"}
 
+// costOfListing is what is left for asking a second time, with arguments unknown, whether a refused call's tool
+// still stands on the list.
+const costOfListing = CostPerDecision / 4
+
 // ModelMessageUnavailable is what a model reads about a tool that is unknown, hidden or denied: the same text
 // for all three, so that a name cannot be probed.
 func ModelMessageUnavailable(tool specs.ToolName) string {
@@ -72,6 +76,7 @@ func (ev *evaluation) decide(e *toolEntry) Decision {
 	d := ev.once(e)
 	if !ev.unknown && !d.Callable && !d.Visible {
 		ev.at(e)
+		ev.spent = CostPerDecision - costOfListing
 		ev.unknown = true
 		listed := ev.once(e)
 		ev.unknown = false

@@ -1,0 +1,5 @@
+//go:build !race
+
+package celpolicy
+
+const raceEnabled = false
