@@ -109,6 +109,8 @@ type Call struct {
 	IsError        bool               `json:"isError,omitempty"`
 	ErrorCode      string             `json:"errorCode,omitempty"`
 	Reason         string             `json:"reason,omitempty"`
+	// SystemFailure is the code of a failure after which the run cannot go on; whoever finds the run ends it.
+	SystemFailure string `json:"systemFailure,omitempty"`
 }
 
 // Subject implements Record.

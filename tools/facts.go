@@ -71,8 +71,11 @@ func (d *Dispatcher) scene(ctx context.Context, s Scope) (*scene, error) {
 	return sc, d.loadArtifacts(ctx, sc)
 }
 
+// profileName is who plays. The root plays as the run says, which is the plan node's profile while a node has one of its own.
 func (sc *scene) profileName() specs.ProfileName {
 	switch {
+	case sc.inv.Kind == persistence.InvocationRoot && sc.run.Profile != "":
+		return sc.run.Profile
 	case sc.inv.Profile != "":
 		return sc.inv.Profile
 	case sc.run.Profile != "":
@@ -133,6 +136,9 @@ func (d *Dispatcher) loadEnvelopes(ctx context.Context, sc *scene) error {
 		e := celpolicy.Envelope{Profile: inv.Profile}
 		if inv.Parent == "" {
 			e.Node = sc.run.Node
+			if sc.run.Profile != "" {
+				e.Profile = sc.run.Profile
+			}
 		}
 		sc.envelopes = append(sc.envelopes, e)
 		parent = inv.Parent

@@ -153,6 +153,10 @@ func (d *Dispatcher) outcome(ctx context.Context, sc *scene, call *persistence.C
 			note.Message = clip(textOf(k.result), 500)
 		}
 		next.Reason = clip(e.why, 500)
+		var sys *SystemError
+		if errors.As(e.err, &sys) {
+			next.SystemFailure = sys.Code // a process that dies before it ends the run leaves this to its successor
+		}
 	}
 	ch.Settle = settle(open, used)
 

@@ -23,7 +23,8 @@ type standing struct {
 	finished *persistence.Call  // workspace.finish succeeded
 	after    *persistence.Call  // a call behind the finish
 	denied   []persistence.Call
-	commits  int64 // confirmed in the whole run
+	broken   *persistence.Call // a system failure happened in it
+	commits  int64             // confirmed in the whole run
 }
 
 // stand reads the calls of the run. Calls that wait for people do not hold back their siblings, except that finish waits
@@ -42,6 +43,9 @@ func (s *session) stand(ctx context.Context, run persistence.Run) (standing, err
 		c := &calls[i]
 		if st.finished != nil && st.after == nil {
 			st.after = c
+		}
+		if c.SystemFailure != "" && st.broken == nil {
+			st.broken = c
 		}
 		switch c.State {
 		case machine.CallReady, machine.CallApproved, machine.CallStarted:
@@ -85,6 +89,9 @@ func (s *session) dispatch(ctx context.Context, run persistence.Run) error {
 	now, err := s.stand(ctx, run)
 	if err != nil {
 		return err
+	}
+	if now.broken != nil {
+		return &failure{code: now.broken.SystemFailure, reason: fmt.Sprintf("a system failure in call %s of %s", now.broken.ID, now.broken.Asked)}
 	}
 	if err := s.failingDenial(ctx, now.denied); err != nil {
 		return err

@@ -315,3 +315,27 @@ func TestF10_NothingOutlivesTheRun(t *testing.T) {
 		})
 	}
 }
+
+// A process that dies between a system failure and the end of the run leaves the end to the next one.
+func TestF9_ASystemFailureIsNotForgottenInACrash(t *testing.T) {
+	t.Parallel()
+	broken := &toolstest.FailingTool{Err: tools.Systemf("workspace.escape", "a link leads out")}
+	turns := play{calls(`note.get {}`, `note.put {"to":"1"}`), draft, commit, finish}
+	m := &mortal{left: 1 << 30}
+	o := options{tools: toolMap("note.get", broken), wrap: func(s persistence.Store) persistence.Store { m.Store = s; return m }}
+	first := open(t, turns, o)
+	run := first.start()
+	m.die(4, false) // begin, ask, propose and start, the failure; the end of the run is cut
+	_, err := first.runner.Run(context.Background(), tenant, run.ID)
+	wantErr(t, err, errCut)
+	h := open(t, turns, options{path: first.path})
+	if c := h.calls(run.ID)["1-c1"]; c.State != machine.CallFailed {
+		t.Fatalf("the call is %s: the cut is at another place\n%s", c.State, h.story(run.ID))
+	}
+	if out := h.ends(run.ID, machine.RunFailed); out.ErrorCode != "workspace.escape" {
+		t.Errorf("the outcome is %+v", out)
+	}
+	if n := len(h.happened()); n != 0 {
+		t.Errorf("a sibling ran after it: %v", h.happened())
+	}
+}
