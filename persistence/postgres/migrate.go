@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/persistence/sqlstore"
 )
@@ -76,14 +77,18 @@ func newer(version, newest int64) error {
 // under them was lawful then. One whose target or journal kind is another now gives way, unless lines refer to it: then
 // the foreign key stops us, and the change needs a migration of its own.
 func law(ctx context.Context, tx pgx.Tx) error {
-	var b pgx.Batch
-	for _, s := range sqlstore.Law() {
-		b.Queue(`DELETE FROM transitions WHERE machine = $1 AND from_state = $2 AND event = $3 AND (to_state <> $4 OR journal <> $5)`,
-			s.Machine, string(s.From), string(s.Event), string(s.To), s.Journal)
-		b.Queue(`INSERT INTO transitions (machine, from_state, event, to_state, journal) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-			s.Machine, string(s.From), string(s.Event), string(s.To), s.Journal)
+	edges := sqlstore.Law()
+	col := func(text func(machine.Step) string) []string { return texts(edges, text) }
+	args := []any{col(func(s machine.Step) string { return s.Machine }), col(func(s machine.Step) string { return string(s.From) }),
+		col(func(s machine.Step) string { return string(s.Event) }), col(func(s machine.Step) string { return string(s.To) }),
+		col(func(s machine.Step) string { return s.Journal })}
+	const rows = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])`
+	_, err := tx.Exec(ctx, `DELETE FROM transitions t USING `+rows+` AS n (machine, from_state, event, to_state, journal)
+		WHERE t.machine = n.machine AND t.from_state = n.from_state AND t.event = n.event AND (t.to_state <> n.to_state OR t.journal <> n.journal)`, args...)
+	if err == nil {
+		_, err = tx.Exec(ctx, `INSERT INTO transitions (machine, from_state, event, to_state, journal) SELECT * FROM `+rows+` ON CONFLICT DO NOTHING`, args...)
 	}
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+	if err != nil {
 		return fmt.Errorf("the law, which may have changed where lines were already written under it: %w", err)
 	}
 	return nil
