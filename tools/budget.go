@@ -49,7 +49,9 @@ func ownCounter(t specs.TenantID, run specs.RunID, dim celpolicy.Dimension) pers
 
 func joinKey(parts ...string) persistence.CounterKey {
 	for i, p := range parts {
-		parts[i] = url.PathEscape(p)
+		if parts[i] = url.PathEscape(p); len(parts[i]) > 90 { // keys have a bounded length
+			parts[i] = "~" + strings.TrimPrefix(string(specs.DigestOf([]byte(p))), "sha256:")
+		}
 	}
 	return persistence.CounterKey(strings.Join(parts, "/"))
 }

@@ -21,7 +21,7 @@ type Dispatcher struct {
 
 	base context.Context // ends when Close gives up waiting
 	stop context.CancelFunc
-	own  sync.WaitGroup // tools that are still running
+	own  sync.WaitGroup // calls in the air, and tools that were left running
 
 	mu      sync.Mutex
 	closed  bool
@@ -63,7 +63,7 @@ func New(c Config) (*Dispatcher, error) {
 	}, nil
 }
 
-// Close waits for the tools that were left running, until ctx ends; then it cancels their contexts and answers ctx's error.
+// Close waits for the calls in the air and for tools that were left running, until ctx ends; then it cancels their contexts and answers ctx's error.
 // Nothing can be executed afterwards.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	d.mu.Lock()
@@ -98,6 +98,7 @@ func (d *Dispatcher) takeOff(k flightKey, cancel context.CancelCauseFunc) (*flig
 	}
 	f := &flight{done: make(chan struct{}), cancel: cancel}
 	d.flights[k] = f
+	d.own.Add(1)
 	return f, true, nil
 }
 
@@ -106,6 +107,7 @@ func (d *Dispatcher) land(k flightKey, f *flight) {
 	delete(d.flights, k)
 	d.mu.Unlock()
 	close(f.done)
+	d.own.Done()
 }
 
 // remember and recall keep what Propose started until Execute runs it. What is not recalled was started by somebody

@@ -105,6 +105,8 @@ func checkIDs(calls []Call) error {
 			return fmt.Errorf("%w: call %d of the turn has no id", ErrInvalidCall, i+1)
 		case len(c.ID) > 1024 || !utf8.ValidString(c.ID):
 			return fmt.Errorf("%w: the id of call %d is too long or not UTF-8", ErrInvalidCall, i+1)
+		case len(c.Metadata) > 0 && !json.Valid(c.Metadata):
+			return fmt.Errorf("%w: the provider's metadata of call %d is not JSON", ErrInvalidCall, i+1)
 		case before != nil && (before.Name != c.Name || string(before.Arguments) != string(c.Arguments)):
 			return fmt.Errorf("%w: id %q is used twice in one turn for different calls", ErrInvalidCall, clip(c.ID, 80))
 		}

@@ -529,6 +529,8 @@ func (s *cutStore) applies() int {
 	return s.n
 }
 
+func digestOf(ref string) specs.Digest { return specs.Digest(strings.TrimPrefix(ref, "blob:")) }
+
 func hasKind(lines []persistence.Line, kind string) bool {
 	return slices.ContainsFunc(lines, func(l persistence.Line) bool { return l.Kind == kind })
 }
