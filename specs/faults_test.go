@@ -307,6 +307,13 @@ func decodeAll(t *testing.T, data []byte) []any {
 	return out
 }
 
+// TestInvisibleOrderIsShown: a line that reads otherwise than it looks is pointed at, and still loads.
+func TestInvisibleOrderIsShown(t *testing.T) {
+	t.Parallel()
+	wantOnly(t, findings(t, doc("Profile", "p", "displayName: \"a\u202eb\""), LoadOptions{}), "invisible-character", 5, 18, "U+202E")
+}
+
+// FuzzLoad wants -fuzzminimizetime 5x: files are read by several goroutines, so coverage differs between runs of one input.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(doc("Policy", "p", "layer: user\nrules: [{name: r, tools: [\"*\"], effect: deny, when: \"a && b\"}]")))
 	f.Add([]byte(doc("Tool", "a.b", "source: {kind: mcp, name: s}\ninputSchema: {type: object, properties: {a: {type: string}}}")))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -344,5 +345,16 @@ func openText(f File, report func(Diagnostic)) *sourceText {
 		report(Diagnostic{Pos: Pos{f.Name, line, col}, Code: code, Message: message, Hint: hint, Width: 1})
 		return nil
 	}
-	return newSourceText(f.Name, string(data))
+	src := newSourceText(f.Name, string(data))
+	for i, line := range src.lines {
+		if at := strings.IndexFunc(line, reorders); at >= 0 {
+			r, _ := utf8.DecodeRuneInString(line[at:])
+			report(Diagnostic{Pos: Pos{f.Name, i + 1, 1 + utf8.RuneCountInString(line[:at])}, Severity: Warning, Code: "invisible-character", Width: 1,
+				Message: "the invisible character " + codePoint(r) + " changes the order in which this line is shown", Hint: "people who review this file may see something else than what it says"})
+		}
+	}
+	return src
 }
+
+// reorders finds the characters that make a line look different from what it says.
+func reorders(r rune) bool { return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 }

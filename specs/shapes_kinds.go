@@ -206,7 +206,7 @@ var ruleShape = object(func(r *Rule) *Pos { return &r.Pos },
 	key("effect", "allow, approve (a person must agree), waive (clears asks), deny, hide.", func(r *Rule) *Rule { return r }, effectShape).must(),
 	key("reason", "Why, for people: plain text, or a CEL string.", func(r *Rule) *Text { return &r.Reason }, filled(text())),
 	key("message", "What the model may read when the rule refuses.", func(r *Rule) *Text { return &r.Message }, filled(text())),
-	key("approval", "Who must agree; only with effect approve.", func(r *Rule) **Approval { return &r.Approval }, pointerTo(approvalShape)),
+	key("approval", "Who must agree; only with effect approve. Default: one person with the role approver, within 15 minutes.", func(r *Rule) **Approval { return &r.Approval }, pointerTo(approvalShape)),
 	key("budget", "One counter shared by all tools the rule selects.", func(r *Rule) *Budget { return &r.Budget }, budgetShape),
 	key("onDeny", "What a denial does to the run: result (default) or fail_run.", func(r *Rule) *OnDeny { return &r.OnDeny }, oneOf(OnDenyResult, OnDenyFailRun)),
 ).then(func(r *reader, n *yaml.Node, v *Rule) {
