@@ -55,8 +55,8 @@ func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {
 
 // damage asks SQLite about the file, on a reader: a writer must not wait for it.
 func (s *Store) damage(ctx context.Context, ill func(what, fix string)) error {
-	rows, err := s.readers.QueryContext(ctx, `SELECT quick_check FROM pragma_quick_check(5) WHERE quick_check <> 'ok'
-		UNION ALL SELECT 'a row of ' || "table" || ' refers to a row of ' || parent || ' that is not there' FROM pragma_foreign_key_check()`)
+	rows, err := s.readers.QueryContext(ctx, `SELECT quick_check FROM pragma_quick_check() WHERE quick_check <> 'ok'
+		UNION ALL SELECT 'a row of ' || "table" || ' refers to a row of ' || parent || ' that is not there' FROM pragma_foreign_key_check() LIMIT 20`)
 	if err != nil {
 		return translate(err)
 	}
