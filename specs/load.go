@@ -63,11 +63,12 @@ func LoadFiles(files []File, opts LoadOptions) (*Bundle, error) {
 	l := newLoader(opts)
 	total := int64(0)
 	for _, f := range files {
-		total += int64(len(f.Data))
-		if int64(len(f.Data)) > l.opts.MaxFileBytes || total > l.opts.MaxBytes {
-			l.tooLarge(f.Name, int64(len(f.Data)))
+		size := int64(len(f.Data))
+		if size > l.opts.MaxFileBytes || total+size > l.opts.MaxBytes {
+			l.tooLarge(f.Name, size)
 			continue
 		}
+		total += size
 		l.files = append(l.files, f)
 	}
 	return l.finish()
@@ -146,10 +147,11 @@ func (l *loader) walk(fsys fs.FS) {
 			l.unreadable(l.anyLayer())
 			return nil
 		}
-		if total += info.Size(); info.Size() > l.opts.MaxFileBytes || total > l.opts.MaxBytes {
+		if info.Size() > l.opts.MaxFileBytes || total+info.Size() > l.opts.MaxBytes {
 			l.tooLarge(name, info.Size())
 			return nil
 		}
+		total += info.Size()
 		data, err := readBounded(fsys, name, l.opts.MaxFileBytes)
 		if err != nil {
 			l.unreadableFile(name, err)

@@ -111,9 +111,10 @@ func (hugeInfo) Size() int64 { return 100 << 20 }
 
 func TestHugeFileIsRefusedUnread(t *testing.T) {
 	t.Parallel()
-	_, err := Load(hugeFS{fstest.MapFS{"huge.yaml": {}}, t}, LoadOptions{})
+	small := &fstest.MapFile{Data: []byte(doc("Profile", "p", "displayName: x"))}
+	_, err := Load(hugeFS{fstest.MapFS{"huge.yaml": {}, "later.yaml": small}, t}, LoadOptions{})
 	ds, _ := AsDiagnostics(err)
-	if len(ds) != 1 || ds[0].Code != "too-large" {
+	if len(ds) != 1 || ds[0].Code != "too-large" || ds[0].Pos.File != "huge.yaml" {
 		t.Errorf("got %v", err)
 	}
 }
