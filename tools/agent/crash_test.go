@@ -14,6 +14,7 @@ import (
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/tools"
 	"github.com/callgate/callgate/tools/agent"
+	"github.com/callgate/callgate/tools/provider"
 	"github.com/callgate/callgate/tools/toolstest"
 )
 
@@ -337,5 +338,89 @@ func TestF9_ASystemFailureIsNotForgottenInACrash(t *testing.T) {
 	}
 	if n := len(h.happened()); n != 0 {
 		t.Errorf("a sibling ran after it: %v", h.happened())
+	}
+}
+
+// hiccup is a store that refuses one Apply and then works again.
+type hiccup struct {
+	persistence.Store
+	mu     sync.Mutex
+	left   int
+	before func() // told when it refuses
+}
+
+var errHiccup = errors.New("the disk had a hiccup")
+
+func (s *hiccup) Apply(ctx context.Context, c persistence.Change) (persistence.Applied, error) {
+	s.mu.Lock()
+	s.left--
+	refuse := s.left == -1
+	s.mu.Unlock()
+	if refuse {
+		s.before()
+		return persistence.Applied{}, errHiccup
+	}
+	return s.Store.Apply(ctx, c)
+}
+
+// A journal that cannot be written stops the run before the next effect: where something has happened already the run fails and
+// the model never reads what came of it; where nothing has, it rests or fails, and nothing happens.
+func TestJ3_NothingHappensOnceTheJournalFailed(t *testing.T) {
+	t.Parallel()
+	turns := play{calls(`mail.send {"to":"me"}`, `note.put {"to":"1"}`), draft, commit, finish}
+	for k := range 11 {
+		t.Run(fmt.Sprintf("apply %d", k), func(t *testing.T) {
+			t.Parallel()
+			s := &hiccup{left: 1 << 30}
+			h := open(t, turns, options{wrap: func(inner persistence.Store) persistence.Store { s.Store = inner; return s }})
+			run := h.start()
+			var effects, messages int
+			seen := func() (int, int) { return len(h.happened()), len(h.host.Messages("chat-1")) }
+			s.mu.Lock()
+			s.left, s.before = k, func() { effects, messages = seen() }
+			s.mu.Unlock()
+			out, err := h.runner.Run(context.Background(), tenant, run.ID)
+			if e, m := seen(); e != effects || m != messages {
+				t.Errorf("%d effects and %d messages became %d and %d after the journal failed", effects, messages, e, m)
+			}
+			switch {
+			case err != nil:
+				wantErr(t, err, errHiccup)
+				for _, c := range h.calls(run.ID) {
+					if c.State == machine.CallStarted && c.Tool == "mail.send" {
+						t.Errorf("the mail may have gone out and the run rests: %s", h.story(run.ID))
+					}
+				}
+			case out.State != machine.RunFailed && out.State != machine.RunPartialSuccess:
+				t.Errorf("the run is %s", out.State)
+			default:
+				h.sound(run.ID)
+			}
+		})
+	}
+}
+
+// Work that the run has handed to others ends with it.
+func TestF10_UnfinishedChildrenAreCancelled(t *testing.T) {
+	t.Parallel()
+	child := persistence.Invocation{ID: "child-1", Kind: persistence.InvocationSubagent, Profile: "worker", Depth: 1}
+	var h *house
+	delegate := func(r provider.Request) {
+		child.Parent = r.Invocation
+		_, err := h.store.Apply(context.Background(), persistence.Change{Tenant: tenant, Run: r.Run, Key: "child", Lines: []persistence.Entry{
+			{Move: &persistence.Move{Step: machine.Invocation().Birth(), Record: &child}}}})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	h = open(t, play{looking(delegate, draft), commit, finish}, options{})
+	run := h.start()
+	h.ends(run.ID, machine.RunCompleted)
+	got, err := h.store.Invocation(context.Background(), tenant, run.ID, "child-1")
+	ok(t, err)
+	root, err := h.store.Invocation(context.Background(), tenant, run.ID, run.Root)
+	ok(t, err)
+	if got.State != machine.InvocationCancelled || root.State != machine.InvocationFinished {
+		t.Errorf("the child is %s, the root %s", got.State, root.State)
 	}
 }

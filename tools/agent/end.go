@@ -10,6 +10,7 @@ import (
 
 	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/persistence"
+	"github.com/callgate/callgate/tools"
 )
 
 // end ends the run because of a failure: partially successful when a commit is in the chat, else failed. A run that was
@@ -49,17 +50,18 @@ const maxReason = 4000
 type closing struct {
 	lines []persistence.Entry
 	trees []persistence.TreeChange
+	blobs []persistence.Blob
 }
 
 // close ends the run and everything in it with one Apply: calls, approvals, invocations, reservations, and last the run.
 func (s *session) close(ctx context.Context, run persistence.Run, ev machine.Event, f *failure, more closing) error {
 	reason := "the run is over"
-	change := persistence.Change{Trees: more.trees}
+	change := persistence.Change{Trees: more.trees, Blobs: more.blobs}
 	st := begin(run)
 	if f != nil {
 		reason = clip(f.reason, maxReason)
 		st.lines = append(st.lines, f.lines...)
-		change.Blobs = f.blobs
+		change.Blobs = append(change.Blobs, f.blobs...)
 		st.run.Reason, st.run.ErrorCode, st.run.Retryable = reason, f.code, f.retryable
 		if ev == machine.RunCancel {
 			st.run.ErrorCode = ""
@@ -71,12 +73,7 @@ func (s *session) close(ctx context.Context, run persistence.Run, ev machine.Eve
 		return err
 	}
 	change.Settle = settlements
-	for _, e := range entries {
-		if inv, ok := recordOf[*persistence.Invocation](e); ok && inv.ID == run.Root {
-			continue // how the root ends is the loop's to say
-		}
-		st.lines = append(st.lines, e)
-	}
+	st.lines = append(st.lines, entries...)
 	if err := s.closeRoot(ctx, st, ev); err != nil {
 		return err
 	}
@@ -108,14 +105,6 @@ func (s *session) closeRoot(ctx context.Context, st *story, ev machine.Event) er
 	return nil
 }
 
-func recordOf[R persistence.Record](e persistence.Entry) (r R, ok bool) {
-	if e.Move == nil {
-		return r, false
-	}
-	r, ok = e.Move.Record.(R)
-	return r, ok
-}
-
 func levelOf(ev machine.Event) persistence.Level {
 	switch ev {
 	case machine.RunFail:
@@ -136,8 +125,11 @@ func (s *session) finish(ctx context.Context, run persistence.Run) error {
 			return err
 		}
 		if promoted != nil {
-			more.trees = append(more.trees, *promoted)
-			more.lines = append(more.lines, line(persistence.KindPersistPromoted, checkpointPayload(*promoted)))
+			payload, blobs, err := tools.CheckpointPayload(*promoted)
+			if err != nil {
+				return err
+			}
+			more = closing{lines: []persistence.Entry{line(persistence.KindPersistPromoted, payload)}, trees: []persistence.TreeChange{*promoted}, blobs: blobs}
 		}
 	}
 	return s.close(ctx, run, machine.RunComplete, nil, more)

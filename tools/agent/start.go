@@ -101,8 +101,12 @@ func (r *Runner) Start(ctx context.Context, q StartRequest) (persistence.Run, er
 			change.Blobs = append(change.Blobs, blob)
 			tree.Edits = append(tree.Edits, persistence.TreeEdit{Path: path, Digest: blob.Digest, Size: int64(len(blob.Data))})
 		}
-		change.Trees = append(change.Trees, tree)
-		change.Lines = append(change.Lines, checkpointLine(tree))
+		payload, blobs, err := tools.CheckpointPayload(tree)
+		if err != nil {
+			return persistence.Run{}, err
+		}
+		change.Trees, change.Blobs = append(change.Trees, tree), append(change.Blobs, blobs...)
+		change.Lines = append(change.Lines, line(persistence.KindCheckpoint, payload))
 	}
 	if _, err := r.c.Store.Apply(ctx, change); err != nil {
 		return persistence.Run{}, err
@@ -216,8 +220,12 @@ func (s *session) initialize(ctx context.Context, run persistence.Run) error {
 		st.invocation(root, machine.InvocationStart)
 	}
 	if len(project.Edits) > 0 {
-		change.Trees = append(change.Trees, project)
-		st.lines = append(st.lines, checkpointLine(project))
+		payload, blobs, err := tools.CheckpointPayload(project)
+		if err != nil {
+			return err
+		}
+		change.Trees, change.Blobs = append(change.Trees, project), append(change.Blobs, blobs...)
+		st.line(persistence.KindCheckpoint, payload)
 	}
 	st.move(machine.RunAssemble, map[string]any{"persistBase": run.PersistBase, "files": len(tree.Files) + len(project.Edits)})
 	return s.commit(ctx, st, change)
@@ -237,38 +245,4 @@ func (st *story) invocation(inv persistence.Invocation, ev machine.Event) {
 	e.Invocation = inv.ID
 	e.Move = &persistence.Move{Step: step, Record: &inv, Version: inv.Version}
 	st.lines = append(st.lines, e)
-}
-
-// checkpointLine says what a tree change keeps: its version, and each file's path and hash, as many as a line can hold.
-func checkpointLine(t persistence.TreeChange) persistence.Entry {
-	return line(persistence.KindCheckpoint, checkpointPayload(t))
-}
-
-func checkpointPayload(t persistence.TreeChange) any {
-	type file struct {
-		Path   string       `json:"path"`
-		SHA256 specs.Digest `json:"sha256"` // empty: removed
-	}
-	p := struct {
-		Tree    persistence.TreeID `json:"tree"`
-		Version int64              `json:"version"`
-		Reason  string             `json:"reason"`
-		Path    string             `json:"path,omitempty"` // of the only file
-		SHA256  specs.Digest       `json:"sha256,omitempty"`
-		Files   []file             `json:"files,omitempty"`
-		More    int                `json:"more,omitempty"` // files that the line has no room for; the manifest has them
-	}{Tree: t.Tree, Version: t.Base + 1, Reason: t.Checkpoint.Reason}
-	if len(t.Edits) == 1 {
-		p.Path, p.SHA256 = t.Edits[0].Path, t.Edits[0].Digest
-		return p
-	}
-	room := persistence.MaxPayload / 2
-	for i, e := range t.Edits {
-		if room -= 2*len(e.Path) + 120; room < 0 {
-			p.More = len(t.Edits) - i
-			break
-		}
-		p.Files = append(p.Files, file{e.Path, e.Digest})
-	}
-	return p
 }

@@ -210,11 +210,15 @@ func (s *session) drift(ctx context.Context, st *story, profile *specs.Profile, 
 	kept := persistence.TreeChange{Tree: persistence.RunTree(s.id), Base: tree.Version, Checkpoint: persistence.Checkpoint{Reason: "drift"},
 		Edits: []persistence.TreeEdit{{Path: path, Digest: file.Digest, Size: int64(len(file.Data))}}}
 
+	note, blobs, err := tools.CheckpointPayload(kept)
+	if err != nil {
+		return err
+	}
 	st.run.Drifts++
-	st.move(machine.RunCapture, map[string]any{"turn": st.run.Round, "path": path, "sha256": file.Digest})
+	st.move(machine.RunCapture, map[string]any{"turn": st.run.Round, "path": path, "sha256": strings.TrimPrefix(string(file.Digest), "sha256:")})
 	st.line(persistence.KindDriftRecovery, driftPayload{Turn: st.run.Round, Attempt: st.run.Drifts, Limit: limit, Reminder: told.Digest})
-	st.move(machine.RunCaptured, checkpointPayload(kept))
-	return s.commit(ctx, st, persistence.Change{Trees: []persistence.TreeChange{kept}, Blobs: []persistence.Blob{reply, file, told}})
+	st.move(machine.RunCaptured, note)
+	return s.commit(ctx, st, persistence.Change{Trees: []persistence.TreeChange{kept}, Blobs: append(blobs, reply, file, told)})
 }
 
 // capturePath follows the root of the message body where the author named no other place.

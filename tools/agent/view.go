@@ -31,6 +31,9 @@ func view(policy specs.ContextPolicy, c persistence.Call, r tools.Result) (shown
 	case policy.ToolResults == specs.ResultExcerpt:
 		limit = min(limit, excerptTokens)
 	}
+	if len(r.Content) == 0 && len(r.Structured) > 0 {
+		r.Content = []tools.Content{{Type: tools.ContentJSON, JSON: r.Structured}}
+	}
 	left := int(min(limit, 1<<28)) * bytesPerToken
 	shown = r
 	shown.Content = nil
