@@ -106,7 +106,7 @@ type Workspace interface {
 	Known(path string) specs.Digest
 	// Learn records a full read (or an own write) in the read-state; it commits with the outcome.
 	Learn(path string, d specs.Digest)
-	// Write and Remove stage an edit.
+	// Write and Remove stage an edit; Remove also forgets what was learnt of the file.
 	Write(path string, data []byte)
 	Remove(path string)
 	// Checkpoint stages a checkpoint with a label even when nothing was edited.

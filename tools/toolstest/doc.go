@@ -1,13 +1,18 @@
 // Package toolstest is for tests of tools and of agents: files in memory, a host that forgets to answer, tools that are
 // slow or fail, and a recorder that remembers what really happened even when the process is killed.
 //
-// What you most likely want, to test a tool of your own:
+// What you most likely want is [New], a whole gate of a bundle, on a store that goes away with the test:
+//
+//	gate := toolstest.New(t, bundleYAML, toolstest.WithFake("mail.send"))
+//	result := gate.Call("mail.send", map[string]string{"to": "bob"})
+//	run, outcome := gate.Play(scriptYAML)
+//
+// To test a tool of your own without a gate around it:
 //
 //	tree := toolstest.NewTree(map[string]string{"output/main.md": "hello"})
 //	ws := tree.Open("root", nil, nil)
 //	result, err := myTool.Execute(ctx, tools.Request{Workspace: ws, Args: json.RawMessage(`{"path":"output/main.md"}`)})
 //	_, err = ws.Commit("my.tool")
-//	tree.Text("output/main.md")
 //
 // [RunWorkspace] proves an implementation of tools.Workspace; the memory one here and the one on the store both pass it.
 //

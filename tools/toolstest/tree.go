@@ -207,6 +207,7 @@ func (w *MemoryWorkspace) Write(path string, data []byte) {
 func (w *MemoryWorkspace) Remove(path string) {
 	w.edits[path] = nil
 	delete(w.now, path)
+	w.Learn(path, "") // who removes a file knows no content of it any more
 }
 
 // Checkpoint implements tools.Workspace.

@@ -89,6 +89,21 @@ func RunWorkspace(t *testing.T, open func(t *testing.T) WorkspaceUnderTest) {
 				t.Errorf("the old file reads %q, %v", data, err)
 			}
 		},
+		"a removed file is no longer known": func(t *testing.T, k *workspaceKit) {
+			k.write("a", map[string]string{"output/a.md": "a"})
+			ws := k.open("a")
+			ws.Learn("output/a.md", specs.DigestOf([]byte("a")))
+			k.commit(ws)
+			ws = k.open("a")
+			ws.Remove("output/a.md")
+			if got := ws.Known("output/a.md"); got != "" {
+				t.Errorf("still known: %s", got)
+			}
+			k.commit(ws)
+			if got := k.open("a").Known("output/a.md"); got != "" {
+				t.Errorf("known again after the commit: %s", got)
+			}
+		},
 		"versions that do not exist are not found": func(t *testing.T, k *workspaceKit) {
 			k.write("a", map[string]string{"output/a.md": "a"})
 			ws := k.open("a")
