@@ -36,6 +36,9 @@ func (c *compiler) check(u use) *expr {
 	before := len(c.diags)
 	for _, iss := range e.issues {
 		c.reportIssue(u, e, iss, nil, nil)
+		if e.parsed == nil {
+			break // the rest of a text that does not parse is guesswork
+		}
 	}
 	if e.ast == nil || len(e.issues) > 0 {
 		return nil
@@ -197,10 +200,9 @@ func (c *compiler) reportIssue(u use, e *expr, iss *common.Error, tools []string
 	d.Pos = u.text.At(offset)
 	if e.parsed == nil {
 		d.Code = "expression-syntax"
-		if line, _, more := strings.Cut(d.Message, "\n"); more {
-			d.Message = line
-		}
-		d.Message = lowerFirst(strings.TrimPrefix(d.Message, "Syntax error: "))
+		d.Message, _, _ = strings.Cut(d.Message, "\n")
+		d.Message, _, _ = strings.Cut(d.Message, " expecting ") // the whole alphabet of CEL
+		d.Message = strings.ReplaceAll(lowerFirst(strings.TrimPrefix(d.Message, "Syntax error: ")), "'<EOF>'", "the end")
 		c.report(d)
 		return
 	}

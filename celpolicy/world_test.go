@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"pgregory.net/rapid"
 
 	"github.com/callgate/callgate/specs"
@@ -233,3 +236,12 @@ func bytesOf1(t failer, v any) string {
 	}
 	return string(raw)
 }
+
+func toInt(i int64) ref.Val { return types.Int(i) }
+
+func toDouble(f float64) ref.Val { return types.Double(f) }
+
+// panicking is a program with a fault of the engine in it.
+type panicking struct{ cel.Program }
+
+func (panicking) Eval(any) (ref.Val, *cel.EvalDetails, error) { panic("boom") }
