@@ -115,8 +115,8 @@ func quarantined(t *specs.Tool, src *specs.Source) *quarantine {
 		return &quarantine{specs.RuleID(src.Name + "/capabilities"), "the source's capabilities do not accept this tool", src.Pos}
 	}
 	pin, ok := src.Pins[t.Name]
-	if !ok && t.Source.Kind == specs.SourceSkill {
-		return nil // a skill is a file of the operator's own folder; it is pinned only where someone asks for it
+	if !ok && t.Source.Kind != specs.SourceMCP && t.Source.Digest == "" {
+		return nil // skills and extensions are the operator's own; they are pinned only where someone asks for it
 	}
 	switch {
 	case !ok:
