@@ -35,6 +35,9 @@ type LoadOptions struct {
 	MaxFileBytes int64
 	// MaxBytes bounds all files together; default 64 MiB.
 	MaxBytes int64
+	// Draft gives the bundle beside the error, with its broken documents as far as they could be read, so that whoever looks for
+	// mistakes can go on looking. Nothing may be decided by a draft.
+	Draft bool
 	// Partial gives a bundle although documents are unusable: they are left out, and the layers that may have
 	// spoken through them are listed as Unreadable, so that they deny.
 	Partial bool
@@ -251,7 +254,11 @@ func (l *loader) finish() (*Bundle, error) {
 		l.found = append(l.found, Diagnostic{Severity: Error, Code: "too-many-findings", Message: fmt.Sprintf("and %d more", l.dropped)})
 	}
 	if err := l.found.Err(); err != nil && !l.opts.Partial {
-		return nil, &InvalidError{Diagnostics: l.found, cause: l.cause}
+		invalid := &InvalidError{Diagnostics: l.found, cause: l.cause}
+		if l.opts.Draft {
+			return b, invalid
+		}
+		return nil, invalid
 	}
 	b.Warnings = l.found
 	b.Unreadable = l.unread

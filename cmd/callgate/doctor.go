@@ -40,7 +40,7 @@ type check struct {
 const maxSkew = 5 * time.Second
 
 func (a *app) doctor(ctx context.Context, _ []string) error {
-	checks, code, err := a.examine(ctx)
+	checks, code, err := a.diagnose(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (a *app) doctor(ctx context.Context, _ []string) error {
 	return nil
 }
 
-// examine answers 4 as code when the store cannot be used at all, 1 when something about it is wrong.
-func (a *app) examine(ctx context.Context) (checks []check, code int, err error) {
+// diagnose answers 4 as code when the store cannot be used at all, 1 when something about it is wrong.
+func (a *app) diagnose(ctx context.Context) (checks []check, code int, err error) {
 	add := func(c check) { checks = append(checks, c) }
 	engine := check{What: "policy engine", Said: "an expensive expression is cut off"}
 	if err := celpolicy.SelfTest(); err != nil {

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 
 	"golang.org/x/term"
+
+	"github.com/callgate/callgate/specs"
+	"github.com/callgate/callgate/tools"
 )
 
 // env is everything of the outside world that a verb may look at, so that a test can be the world.
@@ -19,6 +22,8 @@ type env struct {
 	TerminalIn, TerminalOut bool
 	Dir                     string // what relative paths on the command line are relative to
 	User                    string // the operating system's word for who runs this
+	// Executors run further tools, for a program or a test that brings its own.
+	Executors map[specs.ToolName]tools.Executor
 }
 
 func processEnv() env {

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/callgate/callgate/celpolicy"
+	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/specs"
 	"github.com/callgate/callgate/tools"
 )
@@ -41,8 +43,17 @@ func (a *app) openFolder(dir string) (*folder, error) {
 
 func (f *folder) close() { f.root.Close() }
 
-// load reads and checks the documents; findings name files the way the command line named the folder.
-func (a *app) load(f *folder) (*specs.Bundle, error) {
+// findings is everything there is to say about a folder's documents.
+type findings struct {
+	bundle *specs.Bundle     // a draft when all has errors, nil when nothing could be read
+	policy *celpolicy.Policy // nil when all has errors
+	all    specs.Diagnostics // places are as the command line names the folder
+	cause  error             // what the system said, when it was the system that said no
+}
+
+// examine reads a folder and looks for every mistake at once: those of the documents, those of the expressions in them, also
+// in documents that have others, and those of the lifecycles.
+func (a *app) examine(f *folder) (*findings, error) {
 	level := specs.PlatformLevel
 	switch a.level {
 	case "", "platform":
@@ -51,24 +62,70 @@ func (a *app) load(f *folder) (*specs.Bundle, error) {
 	default:
 		return nil, usagef("--level is platform or tenant, not %q", a.level)
 	}
-	b, err := specs.Load(f.root.FS(), specs.LoadOptions{Level: level})
-	if err != nil {
-		return nil, f.placed(err)
+	x := &findings{}
+	var err error
+	x.bundle, err = specs.Load(f.root.FS(), specs.LoadOptions{Level: level, Draft: true})
+	ds, draft := specs.AsDiagnostics(err)
+	switch {
+	case draft:
+		x.all = append(x.all, ds...)
+		if errors.Is(err, fs.ErrPermission) {
+			x.cause = fs.ErrPermission
+		}
+	case err != nil:
+		return nil, err
+	default:
+		x.all = append(x.all, x.bundle.Warnings...)
 	}
-	return b, nil
+	if x.bundle != nil {
+		p, err := celpolicy.Compile(x.bundle)
+		if ds, ok := specs.AsDiagnostics(err); ok {
+			x.add(ds, draft)
+		} else if err != nil {
+			return nil, err
+		} else if !draft {
+			x.policy = p
+			x.add(p.Warnings(), false)
+		}
+		for _, doc := range x.bundle.Machines {
+			x.add(machine.Verify(doc, machine.WithInvariants(invariantCompiler), machine.WithSource(x.bundle.SourceLine)).Diagnostics(), draft)
+		}
+	}
+	x.all = f.place(x.all)
+	x.all.Sort()
+	return x, nil
 }
 
-// compile also makes the policy.
+// add takes up more findings. Of a draft only errors count, and only at places that nothing was said about yet: the rest may
+// be nothing but the shadow of another mistake.
+func (x *findings) add(ds specs.Diagnostics, draft bool) {
+	for _, d := range ds {
+		known := slices.ContainsFunc(x.all, func(e specs.Diagnostic) bool { return e.Pos == d.Pos })
+		if !draft || d.Severity == specs.Error && d.Pos.Line > 0 && !known {
+			x.all = append(x.all, d)
+		}
+	}
+}
+
+// err is nil when the bundle can be used.
+func (x *findings) err() error {
+	err := x.all.Err()
+	if err != nil && x.cause != nil {
+		return errors.Join(err, x.cause)
+	}
+	return err
+}
+
+// compile reads a bundle that can be used, with its policy.
 func (a *app) compile(f *folder) (*tools.Compiled, error) {
-	b, err := a.load(f)
+	x, err := a.examine(f)
+	if err == nil {
+		err = x.err()
+	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := celpolicy.Compile(b)
-	if err != nil {
-		return nil, f.placed(err)
-	}
-	return &tools.Compiled{Bundle: b, Policy: p}, nil
+	return &tools.Compiled{Bundle: x.bundle, Policy: x.policy}, nil
 }
 
 // compileDir is compile for verbs that need nothing else of the folder.
@@ -81,15 +138,7 @@ func (a *app) compileDir(dir string) (*tools.Compiled, error) {
 	return a.compile(f)
 }
 
-// placed makes the places of findings clickable from where the user stands.
-func (f *folder) placed(err error) error {
-	ds, ok := specs.AsDiagnostics(err)
-	if !ok {
-		return err
-	}
-	return &specs.InvalidError{Diagnostics: f.place(ds)}
-}
-
+// place makes the places of findings clickable from where the user stands.
 func (f *folder) place(ds specs.Diagnostics) specs.Diagnostics {
 	out := make(specs.Diagnostics, len(ds))
 	for i, d := range ds {

@@ -3,20 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/specs"
 	"github.com/callgate/callgate/tools"
 	"github.com/callgate/callgate/tools/agent"
+	"github.com/callgate/callgate/tools/chat"
 	"github.com/callgate/callgate/tools/provider"
 	"github.com/callgate/callgate/tools/provider/scripted"
 	"github.com/callgate/callgate/tools/workspace"
@@ -38,9 +34,9 @@ func (a *app) openHouse(ctx context.Context, m mode) (*house, error) {
 		return nil, err
 	}
 	h := &house{tenant: a.tenantID(), store: store, policies: tools.NewStoredPolicies(store), chats: a.chatFolder()}
-	registry, err := tools.NewRegistry(workspace.Executors())
+	registry, err := tools.NewRegistry(workspace.Executors(), a.Executors)
 	if err == nil {
-		h.dispatcher, err = tools.New(tools.Config{Store: store, Registry: registry, Policies: h.policies})
+		h.dispatcher, err = tools.New(tools.Config{Store: store, Registry: registry, Policies: h.policies, Host: chat.FileHost{Dir: h.chats}})
 	}
 	if err == nil {
 		h.runner, err = agent.New(agent.Config{
@@ -103,35 +99,4 @@ func (h *house) model(ctx context.Context, run persistence.Run, _ *specs.Profile
 		return scripted.Once(tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}), nil
 	}
 	return nil, fmt.Errorf("no adapter plays the model %q", run.Model)
-}
-
-// processName names this process to others that want the same run: where it runs, its number, and a word that no
-// other process of that number has.
-func processName() string {
-	return fmt.Sprintf("%s pid %d %s", processSpace(), os.Getpid(), uuid.NewString()[:8])
-}
-
-// processSpace names the set of processes in which a number means one process: a host, and on Linux a pid namespace.
-func processSpace() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil {
-		return host + " " + ns
-	}
-	return host
-}
-
-// processIsGone says that a lease's holder certainly runs no more. Anything else waits until the lease runs out.
-func processIsGone(holder string) bool {
-	var pid int
-	space, rest, ok := strings.Cut(holder, " pid ")
-	if !ok || space != processSpace() {
-		return false
-	}
-	if _, err := fmt.Sscanf(rest, "%d", &pid); err != nil || pid <= 0 {
-		return false
-	}
-	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }

@@ -6,8 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/callgate/callgate/celpolicy"
-	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/specs"
 )
 
@@ -42,64 +40,30 @@ func (a *app) validate(_ context.Context, args []string) error {
 		return err
 	}
 	defer f.close()
-	b, found, err := a.findings(f)
+	x, err := a.examine(f)
 	if err != nil {
 		return err
 	}
-	ok := found.Err() == nil
-	if a.json() {
-		out := validated{OK: ok, Diagnostics: found}
-		if out.Diagnostics == nil {
-			out.Diagnostics = specs.Diagnostics{}
-		}
-		if b != nil {
-			out.Digest, out.Documents = b.Digest, countDocuments(b)
-		}
-		if err := a.printJSON(out); err != nil {
-			return err
-		}
-		if !ok {
+	if err := x.err(); err != nil {
+		if a.json() {
+			if err := a.printJSON(validated{Diagnostics: x.all}); err != nil {
+				return err
+			}
 			return quiet(exitNo)
 		}
-		return nil
+		return err
 	}
-	if !ok {
-		return &specs.InvalidError{Diagnostics: found}
+	b := x.bundle
+	if a.json() {
+		return a.printJSON(validated{OK: true, Digest: b.Digest, Documents: countDocuments(b), Diagnostics: orEmpty(x.all)})
 	}
-	a.note("%s", found.Text())
+	a.note("%s", x.all.Text())
 	summary := a.good("valid") + ": " + describeDocuments(b)
-	if n := len(found); n > 0 {
+	if n := len(x.all); n > 0 {
 		summary += ", " + plural(n, "warning")
 	}
 	a.printf("%s\n%s\n", summary, a.dim("digest "+string(b.Digest)))
 	return nil
-}
-
-// findings is everything there is to say about a folder; b is nil when it could not be read as a bundle.
-func (a *app) findings(f *folder) (*specs.Bundle, specs.Diagnostics, error) {
-	b, err := a.load(f)
-	if err != nil {
-		if ds, ok := specs.AsDiagnostics(err); ok {
-			return nil, ds, nil
-		}
-		return nil, nil, err
-	}
-	found := append(specs.Diagnostics(nil), b.Warnings...)
-	p, err := celpolicy.Compile(b)
-	if ds, ok := specs.AsDiagnostics(err); ok {
-		found = append(found, ds...)
-	} else if err != nil {
-		return nil, nil, err
-	} else {
-		found = append(found, p.Warnings()...)
-	}
-	for _, doc := range b.Machines {
-		found = append(found, machine.Verify(doc, machine.WithInvariants(invariantCompiler),
-			machine.WithSource(b.SourceLine)).Diagnostics()...)
-	}
-	found = f.place(found)
-	found.Sort()
-	return b, found, nil
 }
 
 func countDocuments(b *specs.Bundle) map[string]int {

@@ -167,9 +167,9 @@ func (s Source) YAML() []byte {
 		count = "1 tool"
 	}
 	fmt.Fprintf(&b, `# %s%s. Importing allows nothing. Before an agent can use one,
-#   1. name it under capabilities here, which accepts the definition pinned below;
+#   1. name it under capabilities here, which accepts the definition pinned below; a definition that changes is not accepted;
 #   2. grant it in a profile (tools.allow);
-#   3. decide in a policy what needs a person. Until then every call of it is asked about.
+#   3. decide in a policy what needs a person. Hints count as the server gave them only when trust is trusted.
 `, count, comment(from))
 	pins := &yaml.Node{Kind: yaml.MappingNode}
 	for _, t := range s.Tools {
