@@ -78,8 +78,8 @@ func (d *Dispatcher) CancelCall(ctx context.Context, by Principal, run specs.Run
 	}
 }
 
-// ErrElsewhere says that another process runs the call.
-var ErrElsewhere = errors.New("the call runs in another process")
+// ErrElsewhere says that somebody else started the call, who may still be running it.
+var ErrElsewhere = errors.New("the call was started by another process")
 
 // takeBack cancels a call that has not started, and the question about it.
 func (d *Dispatcher) takeBack(ctx context.Context, s *story, ch *persistence.Change, call persistence.Call, why string) error {

@@ -24,8 +24,9 @@ type started struct {
 }
 
 // Execute runs a call, once, and gives its one result. A call that has ended already answers from the store; one that waits
-// for a person is ErrWaiting; one of which nobody knows whether it happened is ErrOutcomeUnknown. A *SystemError means that
-// the run cannot go on.
+// for a person is ErrWaiting; one of which nobody knows whether it happened is ErrOutcomeUnknown; one that somebody else started
+// and may still be running is ErrElsewhere, unless the scope holds the run's lease, so that it must be a dead process's. A
+// *SystemError means that the run cannot go on.
 func (d *Dispatcher) Execute(ctx context.Context, s Scope, id specs.CallID) (Result, error) {
 	return d.ExecuteWith(ctx, s, id, Hooks{})
 }
@@ -93,9 +94,13 @@ func (d *Dispatcher) execute(ctx context.Context, s Scope, id specs.CallID, h Ho
 			}
 		case machine.CallStarted, machine.CallOutcomeUnknown:
 			own, ok := d.recall(flightKey{s.Tenant, s.Run, id})
-			if ok && call.State == machine.CallStarted && own.attempt == call.Attempt {
+			switch {
+			case ok && call.State == machine.CallStarted && own.attempt == call.Attempt:
 				st = own
-			} else {
+			case call.State == machine.CallStarted && s.Fence == 0:
+				// Without the run's lease nobody knows whether the one who started it is gone. Recover is told so.
+				return Result{}, ErrElsewhere
+			default:
 				st, err = d.recover(ctx, sc, &call, h)
 			}
 		default:

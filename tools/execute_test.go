@@ -582,6 +582,10 @@ func TestAProcessThatStopsLeavesTheCallToTheNext(t *testing.T) {
 	}
 	r.state(p, machine.CallStarted)
 	r.d = r.dispatcher()
+	if _, err := r.d.Execute(r.ctx, r.scope, p.Call.ID); !errors.Is(err, tools.ErrElsewhere) {
+		t.Errorf("nobody has said that the other process is gone: %v", err)
+	}
+	r.must(r.d.Recover(r.ctx, r.scope))
 	if res := r.execute(p); text(res) != "seen" {
 		t.Errorf("%+v", res)
 	}
@@ -643,6 +647,7 @@ func TestF10_NothingOutlivesItsRun(t *testing.T) {
 	r.decide(ps[3], bob, tools.BallotApprove)
 	r.crashIn(ps[5])
 	fresh := r.dispatcher()
+	r.must(fresh.Recover(r.ctx, tools.Scope{Tenant: tenant, Run: r.scope.Run, Invocation: r.scope.Invocation}))
 	if _, err := fresh.Execute(r.ctx, r.scope, ps[5].Call.ID); !errors.Is(err, tools.ErrOutcomeUnknown) {
 		t.Fatal(err)
 	}

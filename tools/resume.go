@@ -11,9 +11,10 @@ import (
 	"github.com/callgate/callgate/specs"
 )
 
-// Recover settles, after a crash, the calls of a run that somebody started who is no longer there. What may be repeated is left
-// for Execute, which starts it again with the same idempotency key. Of everything else the tool is asked what became of it,
-// where it can say; otherwise the call's outcome is unknown, and a person is needed.
+// Recover settles, after a crash, the calls of a run that somebody started who is no longer there; the caller says so by
+// calling it, best with the run's lease. What may be repeated is started again, with the same idempotency key, for Execute to
+// run. Of everything else the tool is asked what became of it, where it can say; otherwise the call's outcome is unknown, and
+// a person is needed.
 func (d *Dispatcher) Recover(ctx context.Context, s Scope) error {
 	calls, err := d.store.Calls(ctx, s.Tenant, s.Run)
 	if err != nil {
@@ -33,13 +34,13 @@ func (d *Dispatcher) Recover(ctx context.Context, s Scope) error {
 		if sc.ended() {
 			return nil
 		}
-		if _, _, n, err := d.repeat(sc, c); err != nil {
+		st, err := d.recover(ctx, sc, c, Hooks{})
+		switch {
+		case errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, persistence.ErrStale):
+		case err != nil:
 			return err
-		} else if n.repeatable && !sc.ending() {
-			continue
-		}
-		if _, err := d.recover(ctx, sc, c, Hooks{}); err != nil && !errors.Is(err, ErrOutcomeUnknown) && !errors.Is(err, persistence.ErrStale) {
-			return err
+		case st != nil:
+			d.remember(flightKey{s.Tenant, s.Run, c.ID}, st)
 		}
 	}
 	return d.release(ctx, s)

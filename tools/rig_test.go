@@ -325,7 +325,7 @@ func (r *rig) dispatcher() *tools.Dispatcher {
 // recording is an executor whose effect an outsider counts.
 func (r *rig) recording() tools.Executor {
 	return tools.ExecutorFunc(func(ctx context.Context, req tools.Request) (tools.Result, error) {
-		if err := r.effects.Record(toolstest.Effect{Key: req.IdempotencyKey, Tool: req.Tool.ToolName(), Call: req.Call, Args: req.Args}); err != nil {
+		if err := r.effects.Record(toolstest.Effect{Run: req.Run, Key: req.IdempotencyKey, Tool: req.Tool.ToolName(), Call: req.Call, Args: req.Args}); err != nil {
 			return tools.Result{}, err
 		}
 		r.mu.Lock()
