@@ -1,6 +1,7 @@
 package celpolicy
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/callgate/callgate/specs"
@@ -82,8 +83,32 @@ type Limits struct {
 	MaxCalls        Limit         `json:"maxCalls"`
 	MaxOutputTokens Limit         `json:"maxOutputTokens"`
 	MaxCost         Limit         `json:"maxCost"`
-	Timeout         time.Duration `json:"timeout"` // of one attempt
+	Timeout         time.Duration `json:"-"` // of one attempt; in JSON "timeout" is text, "10s"
 	TimeoutFrom     specs.RuleID  `json:"timeoutFrom,omitempty"`
+}
+
+type limitFields Limits // without the methods
+
+// MarshalJSON writes the timeout as an author does.
+func (l Limits) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		limitFields
+		Timeout string `json:"timeout"`
+	}{limitFields(l), l.Timeout.String()})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *Limits) UnmarshalJSON(raw []byte) error {
+	in := struct {
+		*limitFields
+		Timeout string `json:"timeout"`
+	}{limitFields: (*limitFields)(l)}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	var err error
+	l.Timeout, err = time.ParseDuration(in.Timeout)
+	return err
 }
 
 // Limit is one dimension's tightest value and who set it; From is "default" when no layer spoke.

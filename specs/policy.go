@@ -1,6 +1,9 @@
 package specs
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Policy is a set of rules that speak for one layer.
 type Policy struct {
@@ -59,19 +62,43 @@ func (p *Policy) ID(r *Rule) RuleID { return RuleID(p.Name + "/" + r.Name) }
 
 // Approval says who must agree and for how long the question stands.
 type Approval struct {
-	Approvers    Approvers
-	Quorum       int           // default 1; 0 is a load error
-	NotRequester bool          // separation of duties: whoever started the run cannot approve
-	TTL          time.Duration // default 15m
-	OnExpire     OnExpire      // default reject
-	Grantable    *bool         // may a remembered grant answer it? default true, false for destructive tools and rollback
-	Pos          Pos
+	Approvers    Approvers     `json:"approvers"`
+	Quorum       int           `json:"quorum"`                 // default 1; 0 is a load error
+	NotRequester bool          `json:"notRequester,omitempty"` // separation of duties: whoever started the run cannot approve
+	TTL          time.Duration `json:"-"`                      // default 15m; in JSON "ttl" is text, "15m0s"
+	OnExpire     OnExpire      `json:"onExpire"`               // default reject
+	Grantable    *bool         `json:"grantable,omitempty"`    // may a remembered grant answer it? default true, false for destructive tools and rollback
+	Pos          Pos           `json:"-"`
+}
+
+type approvalFields Approval // without the methods
+
+// MarshalJSON writes durations as an author does.
+func (a Approval) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		approvalFields
+		TTL string `json:"ttl"`
+	}{approvalFields(a), a.TTL.String()})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (a *Approval) UnmarshalJSON(raw []byte) error {
+	in := struct {
+		*approvalFields
+		TTL string `json:"ttl"`
+	}{approvalFields: (*approvalFields)(a)}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	var err error
+	a.TTL, err = time.ParseDuration(in.TTL)
+	return err
 }
 
 // Approvers is a set of people: any of the roles, or named users. Empty on both counts is a load error.
 type Approvers struct {
-	Roles []Role
-	Users []UserID
+	Roles []Role   `json:"roles,omitempty"`
+	Users []UserID `json:"users,omitempty"`
 }
 
 // OnExpire says what happens when nobody answers in time.
