@@ -99,7 +99,7 @@ func (h *hearing) budgets() {
 		h.limit(Charge{Owner: OwnerRun, Per: specs.PerRun, Dimension: own.dim, Limit: own.value}, who, specs.LayerBudget)
 		need := h.price(own.dim)
 		if need > 0 && own.used > own.value-need {
-			h.exhaust(fmt.Sprintf("the run has used %d of %d %s", own.used, own.value, own.dim), who, specs.LayerBudget)
+			h.exhaust(fmt.Sprintf("the run has used %d of %d %s", own.used, own.value, own.dim.word()), who, specs.LayerBudget)
 		}
 	}
 	set.limits.Timeout, set.limits.TimeoutFrom = 0, ""
@@ -185,8 +185,19 @@ func (h *hearing) limit(c Charge, from specs.RuleID, layer specs.LayerName) {
 		*l = next
 	}
 	if need := h.price(c.Dimension); c.Limit < need {
-		h.exhaust(fmt.Sprintf("%s allows %d %s, this call needs %d", from, c.Limit, c.Dimension, need), from, layer)
+		h.exhaust(fmt.Sprintf("%s allows %d %s, this call needs %d", from, c.Limit, c.Dimension.word(), need), from, layer)
 	}
+}
+
+// word is how a person calls a dimension.
+func (d Dimension) word() string {
+	switch d {
+	case DimCalls:
+		return "calls"
+	case DimOutputTokens:
+		return "output tokens"
+	}
+	return "cost"
 }
 
 // tighter orders limits: by value, and among equals by who set them, so that the order of files does not show.

@@ -190,6 +190,11 @@ func (x *Explanation) addChange(p *Policy, e *toolEntry) {
 			say("%s not saying so%s: no other rule can lift a deny", id, where(id))
 		}
 	}
+	if len(x.DeniedBy) > 0 && !slices.ContainsFunc(x.Trace, func(v Voice) bool {
+		return v.Effect == specs.EffectAllow && (v.Layer == specs.LayerProfile || v.Layer == specs.LayerPlan) && (v.Outcome == Matched || v.Outcome == Unknown)
+	}) {
+		say("and then a grant: neither the profile nor a plan node allows it")
+	}
 	switch x.Code {
 	case CodeNotAllowed:
 		switch {

@@ -385,7 +385,7 @@ func TestBudgets(t *testing.T) {
 	}
 	for _, b := range []string{`{maxCalls: 0}`, `{maxCalls: '1 / (call.repeat - call.repeat)'}`, `{maxCalls: '-5'}`, `{maxOutputTokens: 0}`} {
 		d := ask1(compile(t, budget(b)...), `{}`)
-		if d.Callable || !d.Visible || d.Code != CodeBudgetExhausted || d.Rule != "pol/one" || !strings.Contains(d.Message, "max") || d.Verdicts[specs.LayerBudget] != VerdictDeny {
+		if d.Callable || !d.Visible || d.Code != CodeBudgetExhausted || d.Rule != "pol/one" || !strings.Contains(d.Message, "allows 0 ") || d.Verdicts[specs.LayerBudget] != VerdictDeny {
 			t.Errorf("%s: %s", b, bytesOf1(t, d))
 		}
 	}

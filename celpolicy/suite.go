@@ -198,7 +198,7 @@ func compareCase(d *Explanation, want *specs.TestExpect) []Diff {
 		case name == keyCost:
 			got = fmt.Sprint(d.Budget.MaxCost.Value)
 		case key == "timeout":
-			got = fmt.Sprint(int64(d.Budget.Timeout / time.Second))
+			got = fmt.Sprint(int64(d.Budget.Timeout))
 		}
 		differ("budget."+key, fmt.Sprint(want.Budget[key]), got)
 	}
