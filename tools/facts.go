@@ -184,16 +184,36 @@ func (sc *scene) input(phase celpolicy.Phase, tool specs.ToolName, args json.Raw
 		in.Tenant.Labels = t.Labels
 		in.User.Labels = t.Users[string(sc.run.User)].Labels
 	}
-	if p := sc.profile; p != nil {
-		in.Budget.Limit = map[string]int64{}
+	in.Budget.Limit = sc.runLimits()
+	return in
+}
+
+// runLimits is what the whole run may use. The root's profile sets it; no profile on the way to a child raises it.
+func (sc *scene) runLimits() map[string]int64 {
+	root := sc.run.Profile
+	if len(sc.envelopes) == 0 {
+		root = sc.profileName()
+	}
+	limit := map[string]int64{"calls": celpolicy.DefaultMaxCalls, "cost": celpolicy.DefaultMaxCost}
+	if p := sc.pinned.Bundle.Profile(root); p != nil {
 		if p.Run.MaxCalls > 0 {
-			in.Budget.Limit["calls"] = p.Run.MaxCalls
+			limit["calls"] = p.Run.MaxCalls
 		}
 		if p.Run.MaxCost != nil {
-			in.Budget.Limit["cost"] = *p.Run.MaxCost
+			limit["cost"] = *p.Run.MaxCost
 		}
 	}
-	return in
+	for _, e := range sc.envelopes {
+		if p := sc.pinned.Bundle.Profile(e.Profile); p != nil {
+			if p.Run.MaxCalls > 0 {
+				limit["calls"] = min(limit["calls"], p.Run.MaxCalls)
+			}
+			if p.Run.MaxCost != nil {
+				limit["cost"] = min(limit["cost"], *p.Run.MaxCost)
+			}
+		}
+	}
+	return limit
 }
 
 // decide resolves with the policy that the run is pinned to, tightened by the denies now in force.
