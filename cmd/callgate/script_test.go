@@ -34,7 +34,12 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"callgate": func() { os.Exit(run(context.Background(), os.Args[1:], processEnv())) },
+		"callgate": func() {
+			if n, err := strconv.ParseUint(os.Getenv("CALLGATE_TEST_FILE_LIMIT"), 10, 64); err == nil {
+				limitFiles(n)
+			}
+			os.Exit(run(context.Background(), os.Args[1:], processEnv()))
+		},
 		// At a terminal where somebody has typed what stdin holds and now sits and thinks.
 		"callgate-terminal": func() {
 			e := processEnv()
@@ -130,7 +135,7 @@ func play(t *testing.T, file, text, store string) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": cmdExits, "grab": cmdGrab, "json": cmdJSON, "until": cmdUntil, "race": cmdRace, "sql": cmdSQL, "big": cmdBig,
-			"deep": cmdDeep, "binary": cmdBinary, "lines": cmdLines,
+			"deep": cmdDeep, "binary": cmdBinary, "lines": cmdLines, "unguard": cmdUnguard, "newer": cmdNewer, "full": cmdFull, "hold": cmdHold, "letgo": cmdLetGo,
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
@@ -308,7 +313,7 @@ func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
 	if dsn := ts.Getenv("CALLGATE_STORE"); strings.HasPrefix(dsn, "postgres") {
 		var conn *pgx.Conn
 		if conn, err = pgx.Connect(ctx, dsn); err == nil {
-			_, err = conn.Exec(ctx, args[0])
+			_, err = conn.Exec(ctx, "SET search_path = callgate; "+args[0])
 			conn.Close(ctx)
 		}
 	} else {
@@ -324,6 +329,74 @@ func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if err != nil {
 		ts.Check(os.WriteFile(ts.MkAbs("refusal"), []byte(err.Error()), 0o600))
+	}
+}
+
+// unguard takes the store's triggers away, as somebody with the file or the owner's role could.
+func cmdUnguard(ts *testscript.TestScript, _ bool, _ []string) {
+	if strings.HasPrefix(ts.Getenv("CALLGATE_STORE"), "postgres") {
+		cmdSQL(ts, false, []string{"ALTER TABLE journal DISABLE TRIGGER USER; ALTER TABLE subjects DISABLE TRIGGER USER"})
+		return
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(".callgate/callgate.db"))
+	ts.Check(err)
+	defer db.Close()
+	rows, err := db.Query("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+	ts.Check(err)
+	var names []string
+	for rows.Next() {
+		var name string
+		ts.Check(rows.Scan(&name))
+		names = append(names, name)
+	}
+	ts.Check(rows.Err())
+	for _, name := range names {
+		_, err := db.Exec("DROP TRIGGER " + name)
+		ts.Check(err)
+	}
+}
+
+// newer makes the embedded store one of a version to come.
+func cmdNewer(ts *testscript.TestScript, _ bool, _ []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(".callgate/callgate.db"))
+	ts.Check(err)
+	defer db.Close()
+	for _, s := range []string{"INSERT INTO schema_version (version, name) VALUES (9999, 'from the future')"} {
+		_, err := db.Exec(s)
+		ts.Check(err)
+	}
+}
+
+// full on|off: the program's next processes can make no file longer than the store is now. A sparse quota of this process's
+// children stands in for a disk without room.
+func cmdFull(ts *testscript.TestScript, _ bool, args []string) {
+	if args[0] == "off" {
+		ts.Setenv("CALLGATE_TEST_FILE_LIMIT", "")
+		return
+	}
+	info, err := os.Stat(ts.MkAbs(".callgate/callgate.db"))
+	ts.Check(err)
+	ts.Setenv("CALLGATE_TEST_FILE_LIMIT", fmt.Sprint(info.Size()/2))
+}
+
+// hold opens a write transaction on the embedded store and keeps it until letgo, or the end of the play.
+func cmdHold(ts *testscript.TestScript, _ bool, _ []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(".callgate/callgate.db"))
+	ts.Check(err)
+	db.SetMaxOpenConns(1)
+	_, err = db.Exec("BEGIN IMMEDIATE")
+	ts.Check(err)
+	held.Store(ts.Getenv("WORK"), db)
+	ts.Defer(func() { letGo(ts.Getenv("WORK")) })
+}
+
+func cmdLetGo(ts *testscript.TestScript, _ bool, _ []string) { letGo(ts.Getenv("WORK")) }
+
+var held sync.Map // of *sql.DB, by the folder of the play
+
+func letGo(work string) {
+	if db, ok := held.LoadAndDelete(work); ok {
+		db.(*sql.DB).Close()
 	}
 }
 
