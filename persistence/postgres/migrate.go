@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/persistence"
@@ -24,10 +25,11 @@ const gate = 0x63616c6c67617465
 func Migrate(ctx context.Context, dsn string) error {
 	ctx, cancel := sqlstore.Bound(ctx)
 	defer cancel()
-	cfg, err := pgx.ParseConfig(dsn)
+	pool, err := pgxpool.ParseConfig(dsn) // the same address serves Open, which may hold settings of the pool
 	if err != nil {
 		return fmt.Errorf("%w: %w", persistence.ErrUnavailable, err)
 	}
+	cfg := pool.ConnConfig
 	settings(cfg)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
