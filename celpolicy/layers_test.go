@@ -59,6 +59,11 @@ func TestP13_AChildStaysInsideItsCallers(t *testing.T) {
 			of[n] = p
 			b.Profiles = append(b.Profiles, doc)
 		}
+		var nodeAllows []specs.ToolName
+		if rapid.Bool().Draw(t, "plan") {
+			nodeAllows = subset(t, "node allow")
+			b.Plans = []*specs.Plan{{Meta: specs.Meta{Name: "plan"}, Nodes: []specs.PlanNode{{ID: "node", Tools: specs.ProfileTools{Allow: globs(nodeAllows)}}}}}
+		}
 		p, err := Compile(b)
 		if err != nil {
 			t.Fatalf("%v", err)
@@ -67,12 +72,18 @@ func TestP13_AChildStaysInsideItsCallers(t *testing.T) {
 		path := names[:depth]
 		child := names[depth]
 		in := Input{Phase: rapid.SampledFrom([]Phase{PhaseList, PhaseCall}).Draw(t, "phase"), Run: RunFacts{Profile: specs.ProfileName(child), Depth: int64(depth)}, Trace: true}
+		if len(b.Plans) > 0 {
+			in.Run.Plan, in.Run.Node = "plan", "node"
+		}
 		for _, n := range path {
 			in.Envelopes = append(in.Envelopes, Envelope{Profile: specs.ProfileName(n)})
 		}
 		for _, tool := range tools {
 			in.Tool = tool
 			want := slices.Contains(of[child].allow, tool) && tool != toolReturn
+			if depth == 0 && len(b.Plans) > 0 { // a plan leads the root, and only the root
+				want = slices.Contains(nodeAllows, tool) && tool != toolReturn
+			}
 			if depth > 0 && tool == toolReturn {
 				want = true
 			}
@@ -241,7 +252,7 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
-// TestQuarantine is N8: a definition that is not the accepted one is neither listed nor callable.
+// TestN8_Quarantine: a definition that is not the accepted one is neither listed nor callable.
 func TestN8_Quarantine(t *testing.T) {
 	t.Parallel()
 	const a, b = specs.Digest("sha256:a"), specs.Digest("sha256:b")
@@ -520,5 +531,94 @@ func TestInvariants(t *testing.T) {
 	}
 	if _, err := f("x", []string{"a"}); err == nil {
 		t.Error("an invariant that cannot be decided held")
+	}
+}
+
+// TestUserLayerCannotAllow, also in a bundle that no loader has seen.
+func TestUserLayerCannotAllow(t *testing.T) {
+	t.Parallel()
+	w := &world{rules: []wRule{{layer: specs.LayerUser, effect: specs.EffectAllow}}}
+	_, err := Compile(w.bundle())
+	ds, _ := specs.AsDiagnostics(err)
+	if len(ds.Errors()) != 1 || !strings.Contains(ds[0].Hint, "waive") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRuleBudgetIsChargedWhereItMatched, and nowhere else.
+func TestRuleBudgetIsChargedWhereItMatched(t *testing.T) {
+	t.Parallel()
+	docs := append(one("profile", "waive", `has(args.mode)`), policyLayer("asks", "profile", "[w.write]", "approve", "true", ""))
+	docs[2] += "\n      budget: {maxCalls: 3}"
+	p := compile(t, docs...)
+	charged := func(d Decision) bool {
+		return slices.ContainsFunc(d.Charges, func(c Charge) bool { return c.Owner == "pol/one" })
+	}
+	if d := ask1(p, `{"mode":"x"}`); !charged(d) || d.ApprovalRequired {
+		t.Errorf("matched: %s", bytesOf1(t, d))
+	}
+	if d := ask1(p, `{}`); charged(d) || !d.ApprovalRequired || d.Budget.MaxCalls.Value != 80 {
+		t.Errorf("not matched: %s", bytesOf1(t, d))
+	}
+}
+
+// TestP6_TheFiveClasses: the five classes of calls that a person must agree to are asks of the shipped platform layer:
+// only a platform rule waives them, and what is destructive no grant clears.
+func TestP6_TheFiveClasses(t *testing.T) {
+	t.Parallel()
+	compileShipped := func(more ...string) *Policy {
+		docs := append([]string{
+			doc("Profile", "p", `{tools: {allow: ["*"]}}`),
+			strings.Replace(toolDoc("net.post", openSchema), "{readOnly: true, sideEffect: none}", "{sideEffect: network}", 1),
+			strings.Replace(toolDoc("net.get", openSchema), "{readOnly: true, sideEffect: none}", "{sideEffect: network, readOnly: true}", 1),
+			strings.Replace(toolDoc("disk.wipe", openSchema), "{readOnly: true, sideEffect: none}", "{sideEffect: process, destructive: true}", 1),
+			strings.Replace(toolDoc("big.think", openSchema), "{readOnly: true, sideEffect: none}", "{readOnly: true, sideEffect: none, cost: unknown}", 1),
+			strings.Replace(toolDoc("srv.tool", openSchema), "source: built_in", "source: {kind: mcp, name: srv, tool: tool}", 1),
+		}, more...)
+		b, err := specs.LoadFiles([]specs.File{{Name: "policy.yaml", Data: []byte(strings.Join(docs, "\n---\n"))}}, specs.LoadOptions{})
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		p, err := Compile(b)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		return p
+	}
+	asks := map[specs.ToolName]bool{"net.post": true, "net.get": false, "disk.wipe": true, "big.think": true, "srv.tool": true,
+		"workspace.commit": true, "workspace.rollback": true, "workspace.write_file": false, "workspace.read_file": false}
+	all := func(p *Policy, want func(bool) bool) {
+		t.Helper()
+		for tool, asked := range asks {
+			d := p.Resolve(Input{Phase: PhaseList, Tool: tool, Run: RunFacts{Profile: "p"}})
+			if !d.Callable || d.ApprovalRequired != want(asked) {
+				t.Errorf("%s: callable %v, approvalRequired %v by %s", tool, d.Callable, d.ApprovalRequired, d.Rule)
+			}
+			for _, a := range d.Asks {
+				if a.Layer != specs.LayerPlatform || (tool == "disk.wipe" || tool == "workspace.rollback") && a.Grantable {
+					t.Errorf("%s: %+v", tool, a)
+				}
+			}
+		}
+	}
+	same := func(b bool) bool { return b }
+	all(compileShipped(), same)
+	all(compileShipped(policyLayer("a", "user", `["*"]`, "waive", "true", ""), policyLayer("b", "profile", `["*"]`, "allow", "true", "")), same)
+	all(compileShipped(policyLayer("a", "platform", `["*"]`, "waive", "true", "")), func(bool) bool { return false })
+}
+
+// TestListIsInCanonicalOrder whatever the order of documents.
+func TestListIsInCanonicalOrder(t *testing.T) {
+	t.Parallel()
+	docs := []string{doc("Profile", "p", `{tools: {allow: ["*"]}}`)}
+	for _, n := range []string{"z.a", "a.z", "m.m", "a.b"} {
+		docs = append(docs, toolDoc(n, openSchema))
+	}
+	var got []specs.ToolName
+	for _, d := range compile(t, docs...).List(Input{Run: RunFacts{Profile: "p"}}) {
+		got = append(got, d.Tool)
+	}
+	if !slices.Equal(got, []specs.ToolName{"a.b", "a.z", "m.m", "z.a"}) {
+		t.Errorf("%v", got)
 	}
 }

@@ -522,9 +522,10 @@ func (h *hearing) missing(l specs.LayerName, rule specs.RuleID, text string) {
 	h.refusals = append(h.refusals, refusal{layer: l, rule: rule, code: CodeNotAllowed, text: text, weight: 3, missing: true, voice: -1})
 }
 
-// planSpeaks says whether the active node speaks about allows: then its allows replace the profile's.
+// planSpeaks says whether the active node speaks about allows: then its allows replace the profile's. A plan leads
+// the root of a run; a child has what its own profile grants, and of the plan only the denies.
 func (h *hearing) planSpeaks() bool {
-	if h.ev.in.Run.Node == "" {
+	if h.ev.in.Run.Node == "" || h.child {
 		return false
 	}
 	if h.node != nil && h.node.node.Tools.Allow != nil {
