@@ -288,12 +288,30 @@ func (a *app) resumeRun(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		head, err := h.store.Head(ctx, h.tenant, run.ID)
+		told, err := h.told(ctx, run.ID)
 		if err != nil {
 			return err
 		}
-		return a.drive(ctx, h, run, head.Seq)
+		return a.drive(ctx, h, run, told)
 	})
+}
+
+// told is the line up to which the story of a run is known to whoever goes on with it: where it last began to wait, so that
+// what people decided meanwhile is told, else its end.
+func (h *house) told(ctx context.Context, run specs.RunID) (int64, error) {
+	waits, err := machine.Run().Fire(machine.RunDispatchingTool, machine.RunAwaitApproval)
+	if err != nil {
+		return 0, err
+	}
+	head, err := h.store.Head(ctx, h.tenant, run)
+	if err != nil {
+		return 0, err
+	}
+	lines, err := h.store.Journal(ctx, h.tenant, run, persistence.JournalQuery{BeforeSeq: head.Seq + 1, Limit: 1, Kinds: []string{waits.Journal}})
+	if err != nil || len(lines) == 0 {
+		return head.Seq, err
+	}
+	return lines[0].Seq, nil
 }
 
 func (a *app) cancelRun(ctx context.Context, args []string) error {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	_ "modernc.org/sqlite"
@@ -311,11 +312,13 @@ func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	var err error
 	if dsn := ts.Getenv("CALLGATE_STORE"); strings.HasPrefix(dsn, "postgres") {
-		var conn *pgx.Conn
-		if conn, err = pgx.Connect(ctx, dsn); err == nil {
-			_, err = conn.Exec(ctx, "SET search_path = callgate; "+args[0])
-			conn.Close(ctx)
-		}
+		cfg, bad := pgxpool.ParseConfig(dsn)
+		ts.Check(bad)
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // several statements at once
+		conn, bad := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+		ts.Check(bad)
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, "SET search_path = callgate; "+args[0])
 	} else {
 		var db *sql.DB
 		db, err = sql.Open("sqlite", ts.MkAbs(".callgate/callgate.db")+"?_pragma=foreign_keys(ON)")

@@ -225,7 +225,7 @@ func (s *storyteller) callSentence(l persistence.Line, n note) (mark, what, text
 		}
 		return "✗", "denied", name + because(n)
 	case machine.CallInvalidate:
-		return "✗", "invalid", name + because(n)
+		return "✗", "failed", name + asRead(n)
 	case machine.CallApprove:
 		return "✓", "approved", name + by(n.By)
 	case machine.CallReject:
@@ -247,7 +247,7 @@ func (s *storyteller) callSentence(l persistence.Line, n note) (mark, what, text
 	case machine.CallComplete:
 		return "✓", "done", name + s.took(l)
 	case machine.CallFail:
-		return "✗", "failed", name + because(n) + s.took(l)
+		return "✗", "failed", name + asRead(n) + s.took(l)
 	case machine.CallTimeOut:
 		return "✗", "timed out", name + s.took(l)
 	case machine.CallCancel:
@@ -380,6 +380,11 @@ func because(n note) string {
 		return ": " + oneLine(label+why, 100)
 	}
 	return ""
+}
+
+// asRead is what the model reads of a failure.
+func asRead(n note) string {
+	return because(note{ErrorCode: orElse(n.ErrorCode, n.Code), Message: orElse(n.Message, n.Error)})
 }
 
 func by(user string) string { return by2(" by ", user) }
