@@ -187,6 +187,47 @@ func reservationsEndOnce(t *testing.T, place Make) {
 	}
 }
 
+// recoveryFreesWhatIsLate: whoever recovers finds every reservation with the end of its lease, and can release the
+// late ones; afterwards none is older than its lease.
+func recoveryFreesWhatIsLate(t *testing.T, place Make) {
+	w := newWall()
+	p := place(t)
+	a := begin(t, p.Open(t, w.options()), "r")
+	for i := range 6 {
+		c := a.reserve(specs.CallID(fmt.Sprint("c", i)), calls, 100, int64(i+1))
+		c.Reserve[0].LeaseUntil = w.now().Add(time.Duration(i) * time.Minute)
+		a.must(c)
+	}
+	w.advance(3 * time.Minute)
+	fresh := p.Open(t, w.options())
+	late := func() (out []persistence.Reservation) {
+		t.Helper()
+		rs, err := fresh.Reservations(t.Context(), tenant, "r")
+		must(t, err)
+		now, err := fresh.Now(t.Context())
+		must(t, err)
+		for _, r := range rs {
+			if !r.LeaseUntil.After(now) {
+				out = append(out, r)
+			}
+		}
+		return out
+	}
+	found := late()
+	if len(found) != 4 {
+		t.Fatalf("late: %v", found)
+	}
+	for _, r := range found {
+		a.must(a.settle(r.Call, r.Counter, 0))
+	}
+	if again := late(); len(again) != 0 {
+		t.Errorf("still late: %v", again)
+	}
+	if c := a.counter(calls); c.Reserved != 5+6 || c.Spent != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // refusedChangesCostNothing: whatever the reason of the refusal.
 func refusedChangesCostNothing(t *testing.T, place Make) {
 	s := place(t).Open(t, persistence.Options{})

@@ -1,8 +1,10 @@
 package persistencetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/callgate/callgate/machine"
@@ -171,6 +173,44 @@ func tamperingIsReported(t *testing.T, place Make) {
 	}
 	must(t, p.Exec(t, `DELETE FROM journal WHERE run = '' AND seq = 2`))
 	reports(t, s, "", persistence.FoundGap)
+}
+
+// verifyWhileWriting: a run at work is no contradiction.
+func verifyWhileWriting(t *testing.T, place Make) {
+	p := place(t)
+	s, reader := p.Open(t, persistence.Options{}), p.Open(t, persistence.Options{})
+	begin(t, s, "r0")
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			before, after := HappyCall(tenant, "r0", i)
+			changes := []persistence.Change{before, after}
+			if i%8 == 0 {
+				changes = append(changes, (&author{t: t, store: s, run: specs.RunID(fmt.Sprint("r", i+1))}).birth())
+			}
+			for _, c := range changes {
+				if _, err := s.Apply(context.Background(), c); err != nil {
+					t.Errorf("apply: %v", err)
+					return
+				}
+			}
+		}
+	})
+	for range 4 {
+		report, err := persistence.VerifyAll(t.Context(), reader, tenant)
+		if err != nil || !report.OK() {
+			t.Errorf("while it is written: %v, %v", report.Findings, err)
+		}
+	}
+	close(stop)
+	writer.Wait()
+	sound(t, reader)
 }
 
 // caseD11: a line written twice is called a fork, not a deletion.

@@ -32,6 +32,7 @@ func TestJ4_KilledWritersLoseNothing(t *testing.T) {
 }
 func TestJ5_LinesCannotBeChanged(t *testing.T) { persistencetest.Check(t, persistencetest.OnPostgres) }
 func TestJ5_TamperingIsReported(t *testing.T)  { persistencetest.Check(t, persistencetest.OnPostgres) }
+func TestJ5_VerifyWhileWriting(t *testing.T)   { persistencetest.Check(t, persistencetest.OnPostgres) }
 func TestJ8_SameKeySameAnswer(t *testing.T)    { persistencetest.Check(t, persistencetest.OnPostgres) }
 func TestJ9_BytesInBytesOut(t *testing.T)      { persistencetest.Check(t, persistencetest.OnPostgres) }
 func TestJ10_RefsResolve(t *testing.T)         { persistencetest.Check(t, persistencetest.OnPostgres) }
@@ -39,6 +40,9 @@ func TestB1_CountersAddUp(t *testing.T)        { persistencetest.Check(t, persis
 func TestB2_NeverOverTheLimit(t *testing.T)    { persistencetest.Check(t, persistencetest.OnPostgres) }
 func TestB3_ReservationsEndOnce(t *testing.T)  { persistencetest.Check(t, persistencetest.OnPostgres) }
 func TestB4_RefusedChangesCostNothing(t *testing.T) {
+	persistencetest.Check(t, persistencetest.OnPostgres)
+}
+func TestB6_RecoveryFreesWhatIsLate(t *testing.T) {
 	persistencetest.Check(t, persistencetest.OnPostgres)
 }
 func TestA2_ApprovedOnceSpentOnce(t *testing.T) { persistencetest.Check(t, persistencetest.OnPostgres) }

@@ -49,7 +49,8 @@ func (s *Store) commit(ctx context.Context, plan *apply.Plan) (persistence.Appli
 	return applied, writes, t.commit()
 }
 
-// load reads what Decide has to know.
+// load reads what Decide has to know. The plus in `machine = +$3` keeps SQLite from looking at the value while it
+// plans, to see whether it is the 'approval' of a partial index: it would plan anew for each value.
 func (t *tx) load(n apply.Needs) apply.Facts {
 	tenant, run := string(n.Tenant), string(n.Run)
 	f := apply.Facts{
@@ -72,7 +73,7 @@ func (t *tx) load(n apply.Needs) apply.Facts {
 	for _, k := range n.Subjects {
 		var v apply.Subject
 		var deadline, created int64
-		if t.one(`SELECT state, version, deadline, created FROM subjects WHERE tenant = $1 AND run = $2 AND machine = $3 AND id = $4`,
+		if t.one(`SELECT state, version, deadline, created FROM subjects WHERE tenant = $1 AND run = $2 AND machine = +$3 AND id = $4`,
 			[]any{tenant, run, k.Machine, k.ID}, &v.State, &v.Version, &deadline, &created) {
 			v.Deadline, v.Created = persistence.FromMicros(deadline), persistence.FromMicros(created)
 			f.Subjects[k] = v
@@ -227,7 +228,7 @@ func (t *tx) subject(tenant, run string, r apply.SubjectRow) {
 		return
 	}
 	t.exec(`UPDATE subjects SET from_state = $5, event = $6, state = $7, version = $8, deadline = $9, due = $10, ended = $11, updated = $12, body = $13
-		WHERE tenant = $1 AND run = $2 AND machine = $3 AND id = $4`,
+		WHERE tenant = $1 AND run = $2 AND machine = +$3 AND id = $4`,
 		tenant, run, r.Machine, r.ID, string(r.From), string(r.Event), string(r.State), r.Version, persistence.Micros(r.Deadline),
 		persistence.Micros(r.Due), ended, persistence.Micros(r.Updated), bytesOf(r.Body))
 }

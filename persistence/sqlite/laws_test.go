@@ -26,6 +26,7 @@ func TestJ3_RefusedByTheDatabase(t *testing.T)      { persistencetest.Check(t, p
 func TestJ4_KilledWritersLoseNothing(t *testing.T)  { persistencetest.Check(t, persistencetest.SQLite) }
 func TestJ5_LinesCannotBeChanged(t *testing.T)      { persistencetest.Check(t, persistencetest.SQLite) }
 func TestJ5_TamperingIsReported(t *testing.T)       { persistencetest.Check(t, persistencetest.SQLite) }
+func TestJ5_VerifyWhileWriting(t *testing.T)        { persistencetest.Check(t, persistencetest.SQLite) }
 func TestJ8_SameKeySameAnswer(t *testing.T)         { persistencetest.Check(t, persistencetest.SQLite) }
 func TestJ9_BytesInBytesOut(t *testing.T)           { persistencetest.Check(t, persistencetest.SQLite) }
 func TestJ10_RefsResolve(t *testing.T)              { persistencetest.Check(t, persistencetest.SQLite) }
@@ -33,6 +34,7 @@ func TestB1_CountersAddUp(t *testing.T)             { persistencetest.Check(t, p
 func TestB2_NeverOverTheLimit(t *testing.T)         { persistencetest.Check(t, persistencetest.SQLite) }
 func TestB3_ReservationsEndOnce(t *testing.T)       { persistencetest.Check(t, persistencetest.SQLite) }
 func TestB4_RefusedChangesCostNothing(t *testing.T) { persistencetest.Check(t, persistencetest.SQLite) }
+func TestB6_RecoveryFreesWhatIsLate(t *testing.T)   { persistencetest.Check(t, persistencetest.SQLite) }
 func TestA2_ApprovedOnceSpentOnce(t *testing.T)     { persistencetest.Check(t, persistencetest.SQLite) }
 func TestA5_NoDecisionAfterTheDeadline(t *testing.T) {
 	persistencetest.Check(t, persistencetest.SQLite)

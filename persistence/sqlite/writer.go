@@ -22,7 +22,10 @@ type writer struct {
 // tx is a transaction on the writer. It remembers its first error, so that a row of statements reads straight.
 type tx struct {
 	w   *writer
-	ctx context.Context
+	ctx context.Context // the caller's; asked once more before the commit
+	// sql is what statements run under: the caller's context while the file lock is waited for, and then one that
+	// does not end. From there on everything is local and short, and watching a context costs two goroutines a statement.
+	sql context.Context
 	err error
 }
 
@@ -33,7 +36,7 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: waiting for the writer: %w", persistence.ErrLocked, ctx.Err())
 	}
-	t := &tx{w: w, ctx: ctx}
+	t := &tx{w: w, ctx: ctx, sql: ctx}
 	if w.conn == nil {
 		conn, err := w.db.Conn(ctx)
 		if err != nil {
@@ -47,6 +50,7 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 		t.end()
 		return nil, err
 	}
+	t.sql = context.WithoutCancel(ctx)
 	return t, nil
 }
 
@@ -68,18 +72,13 @@ func (t *tx) end() {
 	<-w.turn
 }
 
-// commit makes the transaction true. It is not interrupted half-way by the caller's context: after it there is
-// always a clear answer.
+// commit makes the transaction true, unless the caller has given up. It is not interrupted half-way: after it there
+// is always a clear answer.
 func (t *tx) commit() error {
 	if t.err == nil {
 		t.err = t.ctx.Err()
 	}
-	if t.err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), sqlstore.StatementTimeout)
-		defer cancel()
-		t.ctx = ctx
-		t.exec("COMMIT")
-	}
+	t.exec("COMMIT")
 	if t.err != nil {
 		err := t.err
 		t.end()
@@ -116,7 +115,7 @@ func (t *tx) prepared(q string) *sql.Stmt {
 	if s, ok := t.w.stmts[q]; ok {
 		return s
 	}
-	s, err := t.w.conn.PrepareContext(t.ctx, q)
+	s, err := t.w.conn.PrepareContext(t.sql, q)
 	if err != nil {
 		t.err = translate(err)
 		return nil
@@ -130,7 +129,7 @@ func (t *tx) exec(q string, args ...any) {
 		return
 	}
 	if s := t.prepared(q); s != nil {
-		if _, err := s.ExecContext(t.ctx, args...); err != nil {
+		if _, err := s.ExecContext(t.sql, args...); err != nil {
 			t.err = translate(err)
 		}
 	}
@@ -154,7 +153,7 @@ func (t *tx) each(q string, args []any, row func(scan func(...any) error) error)
 	if s == nil {
 		return
 	}
-	rows, err := s.QueryContext(t.ctx, args...)
+	rows, err := s.QueryContext(t.sql, args...)
 	if err != nil {
 		t.err = translate(err)
 		return

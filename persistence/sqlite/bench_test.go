@@ -1,0 +1,9 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"github.com/callgate/callgate/persistence/persistencetest"
+)
+
+func BenchmarkApply(b *testing.B) { persistencetest.Bench(b, persistencetest.SQLite) }
