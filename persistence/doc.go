@@ -23,5 +23,6 @@
 //     foreign key refuses an illegal move even by raw SQL. Journal lines cannot be updated or deleted.
 //   - Evidence. Lines are chained by hash; [Verify] tells edit, gap, fork and truncation apart.
 //
-// Adapters live in the sub-packages sqlite and postgres; SQL is written nowhere else.
+// Adapters live in the sub-packages sqlite and postgres, which share the thinking (apply) and the reads (sqlstore).
+// SQL is written in sqlite, postgres and sqlstore and nowhere else. persistencetest proves an adapter and lends tests a Postgres.
 package persistence

@@ -157,6 +157,9 @@ func (p *Plan) line(e persistence.Entry) (persistence.Line, error) {
 	if l.Cause < 0 {
 		return l, invalid("cause %d", l.Cause)
 	}
+	if l.Kind == persistence.KindRunOpened || l.Kind == persistence.KindRunClosed {
+		return l, invalid("lines of kind %s are the store's own", l.Kind)
+	}
 	if err := errors.Join(name("kind", l.Kind, maxName), text("request", l.Request, maxName), text("invocation", l.Invocation, maxName),
 		text("call", l.Call, maxName), text("related", l.Related, maxName)); err != nil {
 		return l, err

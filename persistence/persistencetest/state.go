@@ -279,6 +279,7 @@ func changesThatContradictThemselves(t *testing.T, place Make) {
 		"no key":         {Tenant: tenant, Run: "r", Lines: []persistence.Entry{note(`{}`)}},
 		"no line":        {Tenant: tenant, Run: "r", Key: "k"},
 		"no kind":        {Tenant: tenant, Run: "r", Key: "k", Lines: []persistence.Entry{{}}},
+		"a false anchor": {Tenant: tenant, Key: "k", Lines: []persistence.Entry{{Kind: persistence.KindRunClosed, Related: "r"}}},
 		"bad level":      {Tenant: tenant, Run: "r", Key: "k", Lines: []persistence.Entry{{Kind: "note", Level: "loud"}}},
 		"bad payload":    {Tenant: tenant, Run: "r", Key: "k", Lines: []persistence.Entry{note(`{`)}},
 		"no record":      {Tenant: tenant, Run: "r", Key: "k", Lines: []persistence.Entry{{Move: &persistence.Move{}}}},

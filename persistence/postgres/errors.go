@@ -39,8 +39,6 @@ func kindOf(e *pgconn.PgError) error {
 		return persistence.ErrFull
 	case "55P03":
 		return persistence.ErrLocked
-	case "57014": // asked to stop: the context ended, or an administrator
-		return context.Canceled
 	case "42P01", "3F000", "42703":
 		return persistence.ErrNotMigrated
 	case "23503", "P0001": // no such edge; one of our triggers

@@ -40,18 +40,18 @@ func (s *Store) Acquire(ctx context.Context, tenant specs.TenantID, run specs.Ru
 				return fmt.Errorf("run %s: %w", run, persistence.ErrNotFound)
 			}
 			if err != nil {
-				return err
+				return translate(err)
 			}
 			held, err = scanLease(tenant, run, tx.QueryRow(ctx, leaseOf, string(tenant), string(run)))
 			if errors.Is(err, pgx.ErrNoRows) {
 				held, err = nil, nil
 			}
 			if err != nil {
-				return err
+				return translate(err)
 			}
 			now, err := s.nowIn(ctx, tx)
 			if err != nil {
-				return err
+				return translate(err)
 			}
 			if got, err = apply.Lease(held, ended == 1, dead, now, owner, ttl); err != nil {
 				return err
@@ -60,22 +60,21 @@ func (s *Store) Acquire(ctx context.Context, tenant specs.TenantID, run specs.Ru
 			_, err = tx.Exec(ctx, `INSERT INTO leases (tenant, run, owner, fence, until) VALUES ($1, $2, $3, $4, $5)
 				ON CONFLICT (tenant, run) DO UPDATE SET owner = excluded.owner, fence = excluded.fence, until = excluded.until`,
 				string(tenant), string(run), got.Owner, got.Fence, persistence.Micros(got.Until))
-			return err
+			return translate(err)
 		})
 		return got, held, err
 	})
 }
 
-// inTx runs one short transaction and gives errors of package persistence.
+// inTx runs one short transaction. What work answers is final: it translates the database's errors itself.
 func (s *Store) inTx(ctx context.Context, work func(pgx.Tx) error) error {
 	var inner error
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		inner = work(tx)
 		return inner
 	})
-	var pg interface{ SQLState() string }
-	if inner != nil && !errors.As(inner, &pg) && err == inner {
-		return inner // decided here, not by the database
+	if inner != nil {
+		return inner
 	}
 	return translate(err)
 }

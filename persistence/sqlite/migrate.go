@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"fmt"
 
@@ -25,17 +26,7 @@ func (w *writer) migrate(ctx context.Context) error {
 	if err != nil {
 		return translate(err)
 	}
-	var id, tables int64
-	err = conn.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id)
-	if err == nil {
-		err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables)
-	}
-	if err == nil && id != applicationID && (id != 0 || tables > 0) {
-		err = persistence.ErrNotAStore
-	}
-	if err == nil && tables > 0 {
-		err = known(conn.QueryRowContext(ctx, `SELECT max(version) FROM schema_version`))
-	}
+	current, err := inspect(ctx, conn)
 	if err == nil {
 		// Outside of any transaction, and kept by the file from then on.
 		_, err = conn.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
@@ -43,7 +34,7 @@ func (w *writer) migrate(ctx context.Context) error {
 	if closed := conn.Close(); err == nil {
 		err = closed
 	}
-	if err != nil {
+	if err != nil || current {
 		return translate(err)
 	}
 	t, err := w.begin(ctx)
@@ -71,20 +62,46 @@ func (w *writer) migrate(ctx context.Context) error {
 	return t.commit()
 }
 
-// known says whether this program can read a store of that version.
-func known(row interface{ Scan(...any) error }) error {
+// inspect says whether the file is a store of this version with the whole law in it, so that opening it needs no
+// lock. It refuses what is not ours, and what a newer program wrote.
+func inspect(ctx context.Context, conn *sql.Conn) (current bool, err error) {
+	var id, tables int64
+	if err := conn.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil {
+		return false, err
+	}
+	if err := conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
+		return false, err
+	}
+	switch {
+	case id != applicationID && (id != 0 || tables > 0):
+		return false, persistence.ErrNotAStore
+	case tables == 0:
+		return false, nil
+	}
 	var version int64
-	if err := row.Scan(&version); err != nil {
-		return fmt.Errorf("%w: %v", persistence.ErrNotAStore, err)
+	if err := conn.QueryRowContext(ctx, `SELECT max(version) FROM schema_version`).Scan(&version); err != nil {
+		return false, fmt.Errorf("%w: %v", persistence.ErrNotAStore, err)
 	}
 	files, err := sqlstore.Migrations(migrations)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if newest := files[len(files)-1].Version; version > newest {
-		return fmt.Errorf("%w: its schema is %d, this program knows %d", persistence.ErrNewerStore, version, newest)
+	newest := files[len(files)-1].Version
+	if version > newest {
+		return false, fmt.Errorf("%w: its schema is %d, this program knows %d", persistence.ErrNewerStore, version, newest)
 	}
-	return nil
+	if version < newest {
+		return false, nil
+	}
+	for _, s := range sqlstore.Law() {
+		var held bool
+		err := conn.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM transitions WHERE machine = $1 AND from_state = $2 AND event = $3 AND to_state = $4 AND journal = $5)`,
+			s.Machine, string(s.From), string(s.Event), string(s.To), s.Journal).Scan(&held)
+		if err != nil || !held {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // law brings the transitions table to what the machine room says. Edges that are not known any more stay: what

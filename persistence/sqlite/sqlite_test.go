@@ -172,6 +172,9 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	if _, _, err := s.Runs(t.Context(), "acme", persistence.Query{}); err != nil {
 		t.Errorf("reading while another process writes: %v", err)
 	}
+	if _, err := open(t, path).ActiveBundle(t.Context(), "acme"); !errors.Is(err, persistence.ErrNotFound) {
+		t.Errorf("opening while another process writes: %v", err)
+	}
 	_, err := s.Apply(t.Context(), birth("1"))
 	if !errors.Is(err, persistence.ErrLocked) {
 		t.Errorf("while locked: %v", err)
