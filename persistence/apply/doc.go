@@ -1,6 +1,6 @@
 // Package apply is the thinking half of persistence.Store.Apply, shared by every adapter and free of I/O.
 //
-// An adapter calls three things. [Prepare] checks a Change as far as that can be done without looking anything
+// What you most likely want, when you write an adapter, is three calls. [Prepare] checks a Change as far as that can be done without looking anything
 // up, and says in [Needs] what has to be looked up. The adapter reads that within its transaction, after it has
 // locked the chain, and hands it over as [Facts]. [Plan.Decide] answers with an error or with [Writes]: rows that the
 // adapter only has to put down.
