@@ -13,6 +13,7 @@ import (
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/specs"
 	"github.com/callgate/callgate/tools"
+	"github.com/callgate/callgate/tools/agent"
 )
 
 // Exit codes. Scripts rely on them.
@@ -98,6 +99,8 @@ func judge(err error) (code int, text, hint string) {
 		notYou  *tools.NotApproverError
 		held    *persistence.HeldError
 		illegal *machine.IllegalError
+		request *agent.RequestError
+		edit    *tools.EditError
 		path    *fs.PathError
 	)
 	text = err.Error()
@@ -116,6 +119,12 @@ func judge(err error) (code int, text, hint string) {
 		return exitNo, text, orElse(hint, "that process is at work on it: callgate journal tail shows how it goes on")
 	case errors.Is(err, tools.ErrRunEnded):
 		return exitNo, text, orElse(hint, "callgate journal show tells how it ended")
+	case errors.Is(err, tools.ErrBallot), errors.Is(err, tools.ErrWaiting), errors.As(err, &edit):
+		return exitNo, text, hint
+	case errors.Is(err, tools.ErrParked):
+		return exitNo, text, orElse(hint, "callgate approvals reask puts it anew")
+	case errors.As(err, &request):
+		return exitUsage, text, hint
 	case errors.Is(err, persistence.ErrNotFound):
 		return exitNo, text, hint
 	case errors.Is(err, persistence.ErrExpired):

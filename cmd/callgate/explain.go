@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,10 +48,52 @@ func (s *subject) input(c *tools.Compiled, phase celpolicy.Phase) (celpolicy.Inp
 	if err != nil {
 		return in, err
 	}
-	in.Run.Labels, in.Run.Plan, in.Run.Node, in.Run.Round = labels, s.plan, specs.NodeID(s.node), 1
+	plan, err := s.activePlan(c.Bundle, in.Run.Profile)
+	if err != nil {
+		return in, err
+	}
+	in.Run.Labels, in.Run.Plan, in.Run.Node, in.Run.Round = labels, plan, specs.NodeID(s.node), 1
 	in.Call.Sequence = 1
 	in.User = userFacts(c.Bundle, specs.UserID(s.user), s.roles)
 	return in, nil
+}
+
+// activePlan finds the plan that a node's name means: the one that was named, else the only one that has such a node, of those
+// for the profile first.
+func (s *subject) activePlan(b *specs.Bundle, profile specs.ProfileName) (string, error) {
+	if s.plan != "" {
+		p := b.Plan(s.plan)
+		if p == nil {
+			return "", nof("the bundle has no plan %q", s.plan)
+		}
+		if s.node != "" && p.Node(specs.NodeID(s.node)) == nil {
+			return "", nof("plan %s has no node %q", s.plan, s.node)
+		}
+		return s.plan, nil
+	}
+	if s.node == "" {
+		return "", nil
+	}
+	var all, own []string
+	for _, p := range b.Plans {
+		if p.Node(specs.NodeID(s.node)) == nil {
+			continue
+		}
+		all = append(all, p.Name)
+		if slices.ContainsFunc(p.Profiles, func(g specs.Text) bool { return specs.Glob(g.Value, string(profile)) }) {
+			own = append(own, p.Name)
+		}
+	}
+	if len(own) > 0 {
+		all = own
+	}
+	switch len(all) {
+	case 1:
+		return all[0], nil
+	case 0:
+		return "", nof("no plan of the bundle has a node %q", s.node)
+	}
+	return "", nof("%d plans have a node %q", len(all), s.node).withHint("--plan names one: %s", strings.Join(all, ", "))
 }
 
 // userFacts is a person as the bundle's Tenant describes them, with roles of the command line in their place.

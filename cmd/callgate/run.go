@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"path"
 	"strings"
 
@@ -104,15 +103,10 @@ func (a *app) start(ctx context.Context, h *house, c *tools.Compiled, p *specs.P
 	if err := tools.ApplyBundle(ctx, h.store, who, c.Bundle); err != nil {
 		return persistence.Run{}, err
 	}
-	run, err := h.runner.Start(ctx, agent.StartRequest{
+	return h.runner.Start(ctx, agent.StartRequest{
 		Tenant: h.tenant, Bundle: c.Bundle.Digest, Profile: specs.ProfileName(p.Name), Plan: f.plan, Task: f.task, User: who,
 		Labels: labels, Chat: f.chat, Model: model, Blobs: []persistence.Blob{content},
 	})
-	var bad *agent.RequestError
-	if errors.As(err, &bad) {
-		return run, usagef("%v", bad)
-	}
-	return run, err
 }
 
 func chooseProfile(b *specs.Bundle, name string) (*specs.Profile, error) {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,8 +136,8 @@ func play(t *testing.T, file, text, store string) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": cmdExits, "grab": cmdGrab, "json": cmdJSON, "until": cmdUntil, "race": cmdRace, "sql": cmdSQL, "big": cmdBig,
-			"deep": cmdDeep, "binary": cmdBinary, "lines": cmdLines, "unguard": cmdUnguard, "newer": cmdNewer, "full": cmdFull, "hold": cmdHold, "letgo": cmdLetGo,
+			"exits": cmdExits, "grab": cmdGrab, "json": cmdJSON, "until": cmdUntil, "race": cmdRace, "both": cmdBoth, "sql": cmdSQL, "big": cmdBig,
+			"deep": cmdDeep, "binary": cmdBinary, "lines": cmdLines, "unguard": cmdUnguard, "newer": cmdNewer, "full": cmdFull, "hold": cmdHold, "letgo": cmdLetGo, "cut": cmdCut, "mend": cmdMend,
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
@@ -240,36 +241,9 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// race command... -- command...: starts both at once. One must exit 0 and one 1; the loser's words are stderr of $WORK/loser.
+// race command... -- command...: starts both at once. One must exit 0 and one 1; the loser's words are the file loser.
 func cmdRace(ts *testscript.TestScript, neg bool, args []string) {
-	cut := -1
-	for i, a := range args {
-		if a == "--" {
-			cut = i
-		}
-	}
-	if neg || cut < 1 {
-		ts.Fatalf("usage: race command... -- command...")
-	}
-	var wg sync.WaitGroup
-	codes, words := [2]int{}, [2]string{}
-	for i, line := range [][]string{args[:cut], args[cut+1:]} {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			var errs bytes.Buffer
-			bin, err := lookPath(ts, line[0])
-			if err != nil {
-				codes[i], words[i] = -1, err.Error()
-				return
-			}
-			cmd := exec.Command(bin, line[1:]...)
-			cmd.Dir, cmd.Env, cmd.Stderr = ts.MkAbs("."), environ(ts), &errs
-			err = cmd.Run()
-			codes[i], words[i] = cmd.ProcessState.ExitCode(), errs.String()
-		}()
-	}
-	wg.Wait()
+	codes, words := atOnce(ts, args)
 	if codes[0]+codes[1] != 1 || codes[0]*codes[1] != 0 {
 		ts.Fatalf("exit codes %v, want one 0 and one 1\n%s\n%s", codes, words[0], words[1])
 	}
@@ -278,6 +252,43 @@ func cmdRace(ts *testscript.TestScript, neg bool, args []string) {
 		loser = words[1]
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("loser"), []byte(loser), 0o600))
+}
+
+// both command... -- command...: starts both at once. Each must exit 0, or 1 because somebody else was at it.
+func cmdBoth(ts *testscript.TestScript, neg bool, args []string) {
+	codes, words := atOnce(ts, args)
+	for i := range codes {
+		if codes[i] != 0 && !(codes[i] == 1 && strings.Contains(words[i], "is held by")) {
+			ts.Fatalf("exit codes %v\n%s\n%s", codes, words[0], words[1])
+		}
+	}
+}
+
+func atOnce(ts *testscript.TestScript, args []string) (codes [2]int, words [2]string) {
+	cut := slices.Index(args, "--")
+	if cut < 1 {
+		ts.Fatalf("usage: command... -- command...")
+	}
+	var wg sync.WaitGroup
+	for i, line := range [][]string{args[:cut], args[cut+1:]} {
+		wg.Go(func() {
+			var errs bytes.Buffer
+			bin, err := lookPath(ts, line[0])
+			if err != nil {
+				codes[i], words[i] = -1, err.Error()
+				return
+			}
+			cmd := exec.Command(bin, line[1:]...)
+			cmd.Dir, cmd.Env, cmd.Stderr = ts.MkAbs("."), environ(ts), &errs
+			if err := cmd.Run(); cmd.ProcessState == nil {
+				codes[i], words[i] = -1, err.Error()
+				return
+			}
+			codes[i], words[i] = cmd.ProcessState.ExitCode(), errs.String()
+		})
+	}
+	wg.Wait()
+	return codes, words
 }
 
 func lookPath(ts *testscript.TestScript, name string) (string, error) {
@@ -355,6 +366,28 @@ func cmdUnguard(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(rows.Err())
 	for _, name := range names {
 		_, err := db.Exec("DROP TRIGGER " + name)
+		ts.Check(err)
+	}
+}
+
+// cut takes the play's Postgres away: those connected are thrown out, nobody gets in. mend brings it back.
+func cmdCut(ts *testscript.TestScript, _ bool, _ []string)  { admit(ts, false) }
+func cmdMend(ts *testscript.TestScript, _ bool, _ []string) { admit(ts, true) }
+
+func admit(ts *testscript.TestScript, yes bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	cfg, err := pgxpool.ParseConfig(ts.Getenv("CALLGATE_STORE"))
+	ts.Check(err)
+	name := cfg.ConnConfig.Database
+	cfg.ConnConfig.Database = "postgres"
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	ts.Check(err)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %t", pgx.Identifier{name}.Sanitize(), yes))
+	ts.Check(err)
+	if !yes {
+		_, err = conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
 		ts.Check(err)
 	}
 }
