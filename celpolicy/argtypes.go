@@ -301,6 +301,38 @@ func (s *shape) key() string {
 	return string(s.kind)
 }
 
+// seenBy writes down only what an expression can see of a shape: the arguments it names. A thousand tools that
+// all have a `path` are one check for a rule about paths.
+func (s *shape) seenBy(paths [][]string, whole bool) string {
+	if whole || s.kind != shapeObject {
+		return s.key()
+	}
+	var b strings.Builder
+	for _, p := range paths {
+		at := s
+		for _, name := range p {
+			if at.kind != shapeObject {
+				break
+			}
+			next, ok := at.fields[name]
+			if !ok {
+				b.WriteString("-")
+				at = nil
+				break
+			}
+			if !at.must[name] {
+				b.WriteString("?")
+			}
+			at = next
+		}
+		if at != nil {
+			b.WriteString(at.key())
+		}
+		b.WriteString(";")
+	}
+	return b.String()
+}
+
 // at follows field names; it stops with the first shape that has no such field.
 func (s *shape) at(path []string) *shape {
 	for _, name := range path {

@@ -73,7 +73,7 @@ func (c *compiler) checkType(u use, out *types.Type, tools []string, of int) boo
 	return false
 }
 
-// group is some of a rule's tools that share one argument type.
+// group is some of a rule's tools whose arguments look alike to one expression.
 type group struct {
 	shape *shape
 	tools []string
@@ -83,12 +83,14 @@ type group struct {
 // several tools is one finding that names them.
 func (c *compiler) checkTools(u use, e *expr) {
 	groups := map[string]*group{}
+	paths, whole := argPaths(e.parsed.NativeRep().Expr()), usesWhole(e.parsed.NativeRep().Expr())
 	for _, t := range u.tools {
 		s := c.shapes[t.ToolName()]
-		g := groups[s.key()]
+		key := s.seenBy(paths, whole)
+		g := groups[key]
 		if g == nil {
 			g = &group{shape: s}
-			groups[s.key()] = g
+			groups[key] = g
 		}
 		g.tools = append(g.tools, t.Name)
 	}

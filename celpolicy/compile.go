@@ -28,7 +28,6 @@ type Policy struct {
 
 type tenantDefaults struct {
 	profile     specs.ProfileName
-	labels      map[string]string
 	unknownCost int64
 }
 
@@ -89,16 +88,15 @@ func (p *Policy) Bundle() *specs.Bundle { return p.bundle }
 func (p *Policy) Warnings() specs.Diagnostics { return slices.Clone(p.warnings) }
 
 type compiler struct {
-	b        *specs.Bundle
-	open     *cel.Env // args is any object
-	core     *cel.Env // without args
-	options  []cel.ProgramOption
-	args     argTypes
-	envs     map[string]*cel.Env // by argument type
-	memo     map[string]*expr
-	shapes   map[specs.ToolName]*shape
-	diags    specs.Diagnostics
-	variants int
+	b       *specs.Bundle
+	open    *cel.Env // args is any object
+	core    *cel.Env // without args
+	options []cel.ProgramOption
+	args    argTypes
+	envs    map[string]*cel.Env // by argument type
+	memo    map[string]*expr
+	shapes  map[specs.ToolName]*shape
+	diags   specs.Diagnostics
 }
 
 func newCompiler(b *specs.Bundle) (*compiler, error) {
@@ -149,7 +147,6 @@ func (c *compiler) policy() *Policy {
 	}
 	if t := c.b.Tenant; t != nil {
 		p.tenant.profile = specs.ProfileName(t.DefaultProfile.Value)
-		p.tenant.labels = t.Labels
 		if t.UnknownCost != nil {
 			p.tenant.unknownCost = *t.UnknownCost
 		}

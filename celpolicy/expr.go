@@ -121,6 +121,20 @@ func argPaths(e ast.Expr) [][]string {
 	return out
 }
 
+// usesWhole says whether an expression names `args` other than to select from it.
+func usesWhole(e ast.Expr) bool {
+	named, selected := 0, 0
+	walk(e, func(x ast.Expr) {
+		if x.Kind() == ast.IdentKind && x.AsIdent() == varArgs {
+			named++
+		}
+		if p, ok := argPath(x); ok && len(p) == 1 {
+			selected++
+		}
+	})
+	return named != selected
+}
+
 // argPath gives the names of a chain that starts at args, and false for anything else.
 func argPath(e ast.Expr) ([]string, bool) {
 	switch e.Kind() {
