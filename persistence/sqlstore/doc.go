@@ -1,11 +1,11 @@
 // Package sqlstore is what the two adapters have in common: every read of persistence.Store, in SQL that both
-// databases understand, and the rules of leases. You want the packages sqlite or postgres instead; this one has
-// no driver and cannot open anything.
+// databases understand. What you most likely want is one of the packages sqlite and postgres; this one has no driver
+// and cannot open anything. An adapter embeds [Reads]:
 //
 //	reads := sqlstore.Reads{DB: db} // db: two methods over a driver
 //	run, err := reads.Run(ctx, tenant, id)
 //
-// It promises that every statement names its tenant (but for Due, which is the system's own), is bounded in time
+// The promises: every statement names its tenant (but for Due, which is the system's own), is bounded in time
 // even when the context is not, and that what a user typed is only ever an argument, never SQL and never a pattern.
 package sqlstore
 
