@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
 	if !asked {
-		_ = flag.Set("rapid.checks", "10")
+		_ = flag.Set("rapid.checks", fmt.Sprint(9/stride))
 	}
 	goleak.VerifyTestMain(m)
 }
