@@ -424,6 +424,14 @@ func testInvisibleShown(t *testing.T) {
 	if !strings.Contains(card.Arguments, `\u202e\u200b`) || len(card.Warnings) != 1 || !strings.Contains(card.Warnings[0], "2 characters") {
 		t.Errorf("%q %v", card.Arguments, card.Warnings)
 	}
+	for _, c := range "\u3164\u115f\u2800\ufe0f\u034f\u00a0\u2028\U000e0041\u061c" { // graphic or not, nobody sees them
+		if got := tools.Visible("a" + string(c) + "b"); strings.ContainsRune(got, c) || !strings.HasPrefix(got, `a\u`) {
+			t.Errorf("%U is shown as %q", c, got)
+		}
+	}
+	if got := tools.Visible("Grüße, 日本 😀"); got != "Grüße, 日本 😀" {
+		t.Errorf("what can be seen is changed: %q", got)
+	}
 	q := r.one("act.ask", `{"to":"plain"}`)
 	r.must(json.Unmarshal(q.Approval.Shown, &card))
 	if card.Arguments != `{"to":"plain"}` || card.Title != "Ask first" || card.Tool != "act.ask" || card.SideEffect != "process" || len(card.Reasons) == 0 {

@@ -13,6 +13,16 @@
 //	                     Fire(complete|fail|...); settle the budget; result blob: one Apply
 //	agent.Runner         results enter the next model request if policy lets them
 //
+// Beside the walk: Recover takes up what a dead process left, Reconcile records what a person found out about a call whose
+// outcome is unknown, Sweep ends questions whose time is over, CancelRun and CancelCall take back, and ClosingEntries lets the
+// run's last Change settle everything that is open.
+//
+//	d, err := tools.New(tools.Config{Store: store, Registry: registry, Policies: tools.NewStoredPolicies(store)})
+//	ps, err := d.Propose(ctx, scope, reply.Calls, tools.Rider{StartFirst: true})
+//	for _, p := range ps {
+//		result, err := d.Execute(ctx, scope, p.Call.ID) // ErrWaiting: a person is asked
+//	}
+//
 // The promises: a call runs only after "started" is durable; each call gets exactly one result; a tool that is
 // neither read-only nor idempotent never runs twice; nobody but the dispatcher moves a call.
 //
