@@ -179,7 +179,7 @@ func (s *storyteller) sentence(ctx context.Context, l persistence.Line) (mark, w
 	case persistence.KindRolledBack:
 		return "·", "rolled back", "workspace is again as in version " + fmt.Sprint(n.Version) + by(n.By)
 	case persistence.KindCommitted:
-		return "✓", "published", plain(orElse(n.Path, "a draft")) + " is in the chat"
+		return "✓", "published", s.name(l.Call) + " is in the chat" + by2(" ", n.Chat)
 	case persistence.KindDirectOutput:
 		return "·", "captured", "plain text kept as " + plain(n.Path)
 	case persistence.KindDriftRecovery:
@@ -315,13 +315,15 @@ func nameCall(n note) string {
 	if json.Unmarshal(n.Args, &args) != nil || len(args) == 0 {
 		return name
 	}
-	for _, key := range []string{"path", "query", "label", "version", "name"} {
-		if raw, ok := args[key]; ok {
-			var s string
-			if json.Unmarshal(raw, &s) == nil {
-				return name + " " + oneLine(s, 60)
-			}
+	for _, key := range []string{"path", "query", "label", "name"} {
+		var s string
+		if raw, ok := args[key]; ok && json.Unmarshal(raw, &s) == nil {
+			return name + " " + oneLine(s, 60)
 		}
+	}
+	var reason string
+	if raw, ok := args["reason"]; ok && len(args) == 1 && json.Unmarshal(raw, &reason) == nil {
+		return name + " " + quoteText(reason)
 	}
 	return name + " " + oneLine(string(n.Args), 60)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff"
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/callgate/callgate/machine"
@@ -310,83 +308,36 @@ func (a *app) workspaceRollback(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
+		if machine.Run().IsFinal(run.State) {
+			return fmt.Errorf("run %s is %s: %w", run.ID, run.State, tools.ErrRunEnded)
+		}
 		who, err := a.person()
 		if err != nil {
 			return err
 		}
-		made, files, err := h.rollback(ctx, run, version, who)
+		lease, err := h.store.Acquire(ctx, h.tenant, run.ID, processName(), 30*time.Second, processIsGone)
 		if err != nil {
 			return err
 		}
+		restored, err := tools.RollbackRun(ctx, h.store, lease, who, version)
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := errors.Join(err, h.store.Release(release, lease)); err != nil {
+			return err
+		}
 		if a.json() {
-			return a.printJSON(map[string]any{"run": run.ID, "restored": version, "version": made, "changed": orEmpty(files)})
+			return a.printJSON(map[string]any{"run": run.ID, "restored": version, "version": restored.Version,
+				"written": orEmpty(restored.Written), "removed": orEmpty(restored.Removed)})
 		}
-		for _, f := range files {
-			a.printf("%s\n", plain(f))
+		for _, f := range restored.Written {
+			a.printf("restored %s\n", plain(f))
 		}
-		a.printf("version %d has the files of version %d again\n", made, version)
+		for _, f := range restored.Removed {
+			a.printf("removed  %s\n", plain(f))
+		}
+		a.printf("version %d has the files of version %d again\n", restored.Version, version)
 		return nil
 	})
-}
-
-// rollback writes the files of an older version as a new one, and the line that says who did it, in one change.
-func (h *house) rollback(ctx context.Context, run persistence.Run, version int64, who tools.Principal) (made int64, changed []string, err error) {
-	if machine.Run().IsFinal(run.State) {
-		return 0, nil, fmt.Errorf("run %s is %s: %w", run.ID, run.State, tools.ErrRunEnded)
-	}
-	lease, err := h.store.Acquire(ctx, h.tenant, run.ID, processName(), 30*time.Second, processIsGone)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		err = errors.Join(err, h.store.Release(ctx, lease))
-	}()
-	now, err := h.tree(ctx, run.ID, 0)
-	if err != nil {
-		return 0, nil, err
-	}
-	then, err := h.tree(ctx, run.ID, version)
-	if err != nil {
-		return 0, nil, err
-	}
-	change := persistence.TreeChange{Tree: now.ID, Base: now.Version, Checkpoint: persistence.Checkpoint{Reason: fmt.Sprintf("rollback to %d by %s", version, who.User)}}
-	for _, p := range paths(then, "") {
-		f := then.Files[p]
-		if _, err := h.store.Blob(ctx, h.tenant, f.Digest); err != nil {
-			return 0, nil, fmt.Errorf("version %d cannot be restored: %s: %w", version, p, err)
-		}
-		if was, ok := now.Files[p]; !ok || was.Digest != f.Digest {
-			change.Edits = append(change.Edits, persistence.TreeEdit{Path: p, Digest: f.Digest, Size: f.Size})
-			changed = append(changed, "restored "+p)
-		}
-	}
-	for _, p := range paths(now, "") {
-		if _, ok := then.Files[p]; !ok {
-			change.Edits = append(change.Edits, persistence.TreeEdit{Path: p})
-			changed = append(changed, "removed "+p)
-		}
-	}
-	type restored struct {
-		Path    string `json:"path"`
-		SHA256  string `json:"sha256,omitempty"`
-		Removed bool   `json:"removed,omitempty"`
-	}
-	var list []restored
-	for _, e := range change.Edits[:min(len(change.Edits), 100)] {
-		list = append(list, restored{e.Path, strings.TrimPrefix(string(e.Digest), "sha256:"), e.Digest == ""})
-	}
-	payload, err := json.Marshal(map[string]any{"version": version, "by": who.User, "files": list, "more": max(0, len(change.Edits)-100)})
-	if err != nil {
-		return 0, nil, err
-	}
-	applied, err := h.store.Apply(ctx, persistence.Change{Tenant: h.tenant, Run: run.ID, Key: "rollback/" + uuid.NewString(), Fence: lease.Fence,
-		Lines: []persistence.Entry{{Kind: persistence.KindRolledBack, Payload: payload}}, Trees: []persistence.TreeChange{change}})
-	if err != nil {
-		return 0, nil, err
-	}
-	return applied.Versions[0], changed, nil
 }
 
 func (a *app) workspaceExport(ctx context.Context, word, dir string, at int64, force bool) error {
