@@ -23,6 +23,7 @@ func filled(a *specs.Approval) specs.Approval {
 	var out specs.Approval
 	if a != nil {
 		out = *a
+		out.Approvers.Roles, out.Approvers.Users = slices.Clone(a.Approvers.Roles), slices.Clone(a.Approvers.Users)
 	}
 	if len(out.Approvers.Roles) == 0 && len(out.Approvers.Users) == 0 {
 		out.Approvers.Roles = []specs.Role{DefaultApprover}

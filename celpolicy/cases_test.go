@@ -326,3 +326,57 @@ func TestCase_W06_WithinGoesByComponents(t *testing.T) {
 		}
 	}
 }
+
+func TestCase_E08_E25_H27_APolicyNeverChanges(t *testing.T) {
+	t.Parallel()
+	docs := append(one("profile", "approve", "true"), policyLayer("more", "platform", "[w.write]", "approve", "true", "      approval: {approvers: {roles: [security], users: [bob]}}\n"))
+	p := compile(t, docs...)
+	want := bytesOf1(t, ask1(p, `{"mode":"x"}`))
+	// Whoever gets a decision may do with it what they like.
+	d := ask1(p, `{"mode":"x"}`)
+	for l := range d.Verdicts {
+		d.Verdicts[l] = "mine"
+	}
+	for i := range d.Asks {
+		for j := range d.Asks[i].Approval.Approvers.Roles {
+			d.Asks[i].Approval.Approvers.Roles[j] = "eve"
+		}
+		for j := range d.Asks[i].Approval.Approvers.Users {
+			d.Asks[i].Approval.Approvers.Users[j] = "eve"
+		}
+	}
+	for i := range d.Charges {
+		d.Charges[i].Limit = 1 << 40
+	}
+	for i := range d.Trace {
+		d.Trace[i].Outcome = "mine"
+	}
+	for _, w := range p.Warnings() {
+		w.Message = "mine"
+	}
+	p.List(Input{Run: RunFacts{Profile: "p"}})
+	Explain(p, Input{Tool: "w.write"})
+	if got := bytesOf1(t, ask1(p, `{"mode":"x"}`)); got != want {
+		t.Errorf("what a caller did shows in the next decision:\n%s\n%s", want, got)
+	}
+}
+
+func TestCase_E32_AGrantIsNotAPolicy(t *testing.T) {
+	t.Parallel()
+	p := compile(t, one("platform", "approve", "true")...)
+	in := Input{Phase: PhaseCall, Tool: "w.write", Run: RunFacts{Profile: "p"}, Now: TestNow}
+	before := bytesOf1(t, p.Resolve(in))
+	granted := in
+	granted.Grants = []Grant{{ID: "g", Tool: "w.write", ToolDigest: p.ToolDigest("w.write"), Rules: []specs.RuleID{"pol/one"}}}
+	if d := p.Resolve(granted); d.ApprovalRequired || d.PolicyDigest != p.Digest() {
+		t.Errorf("%s", bytesOf1(t, d))
+	}
+	if after := bytesOf1(t, p.Resolve(in)); after != before {
+		t.Error("a grant outlived the input it came with")
+	}
+	// And it grants nothing: it only answers an ask.
+	in.Run.Profile, granted.Run.Profile = "", ""
+	if d := p.Resolve(granted); d.Callable {
+		t.Error("a remembered yes granted a tool")
+	}
+}

@@ -434,7 +434,7 @@ func typeName(t *types.Type) string {
 	if strings.HasPrefix(t.TypeName(), "arguments#") {
 		return "object"
 	}
-	return t.String()
+	return strings.TrimPrefix(t.String(), "callgate.")
 }
 
 func article(s string) string {
