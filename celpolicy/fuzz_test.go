@@ -44,3 +44,33 @@ func FuzzResolveArgs(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCondition throws text at the compiler: every text is a policy that decides or a finding with a place, and a
+// condition that loads gives one of its outcomes within its cost.
+func FuzzCondition(f *testing.F) {
+	for _, seed := range []string{`args.path == "x"`, `args.tags.exists(t, t == "a") ? true : false`, `has(args.where.port) && args.?where.port == optional.of(1)`, `{"a": [1, 2.0]}.a[0] == 1`,
+		`"` + "\u0000" + `"`, `args["path"]`, `[1,2,3].map(x, x * 2).filter(y, y > 2).size() == 2`, `args.tags.map(t, args.tags.map(u, t + u)) != []`, `!`, `a.b.c.d(e)`, `@tick(1)`, `timestamp("2026-01-01T00:00:00Z") < now`,
+		`args.path.matches(args.path)`, `'%d'.format([args.count]) == ""`, `b"\xff" == bytes(args.path)`, `args == {} || args.tags[9223372036854775807] == ""`} {
+		f.Add(seed)
+	}
+	b := load(f, toolDoc("w.write", writeSchema), doc("Profile", "p", "{tools: {allow: [w.write]}}"))
+	f.Fuzz(func(t *testing.T, when string) {
+		bundle := &specs.Bundle{Tools: b.Tools, Profiles: b.Profiles, Policies: []*specs.Policy{{Meta: specs.Meta{Name: "pol"}, Layer: specs.LayerPlatform,
+			Rules: []specs.Rule{{Name: "one", Tools: texts1("*"), Effect: specs.EffectDeny, When: specs.Text{Value: when, Pos: specs.Pos{File: "f", Line: 1, Col: 1}}}}}}}
+		p, err := Compile(bundle)
+		if err != nil {
+			if ds, ok := specs.AsDiagnostics(err); !ok || len(ds) == 0 || ds[0].Pos.Line == 0 || ds[0].Message == "" {
+				t.Fatalf("%q: %v", when, err)
+			}
+			return
+		}
+		for _, phase := range []Phase{PhaseList, PhaseCall} {
+			d := p.Resolve(Input{Phase: phase, Tool: "w.write", Args: json.RawMessage(`{"path":"output/a","count":3,"price":1.5,"tags":["a","b"],"where":{"host":"h"}}`),
+				Run: RunFacts{Profile: "p"}, Now: TestNow, Trace: true})
+			v := d.Trace[0]
+			if v.Outcome == Unknown && phase != PhaseList || v.Outcome == Matched && d.Callable || v.Outcome == Errored && d.Callable {
+				t.Fatalf("%q in %s: %s and callable %v", when, phase, v.Outcome, d.Callable)
+			}
+		}
+	})
+}
