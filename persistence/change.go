@@ -22,6 +22,7 @@ type Change struct {
 	Decisions []DecisionRecord
 	Reserve   []Reservation
 	Settle    []Settlement
+	Adjust    []Adjustment
 	Blobs     []Blob     // content that lines, records and trees refer to; equal content is stored once
 	Artifacts []Artifact // names for blobs within the run
 	Trees     []TreeChange
@@ -55,8 +56,11 @@ type Entry struct {
 
 // Move moves one record along one edge, or gives birth to it (Step.From == "").
 type Move struct {
-	Step   machine.Step
-	Record Record // *Run, *Call, *Invocation or *Approval with its new content; its State field is set by Apply's writer
+	Step machine.Step
+	// Record is a *Run, *Call, *Invocation or *Approval with its new content. After a commit Apply sets its State, Version,
+	// Created and Updated to what is stored; a refused or repeated change leaves it alone. So two goroutines must not
+	// apply changes that share a record.
+	Record Record
 	// Version is the version the caller read, checked when not 0; the state Step.From is always checked.
 	Version int64
 	// OnTime refuses the move with ErrExpired when the stored record's deadline has passed by the store's clock.

@@ -72,6 +72,7 @@ const (
 	KindRunResumed        = "run_resumed"
 	KindGrantCreated      = "grant_created"
 	KindGrantRevoked      = "grant_revoked"
+	KindBudgetAdjusted    = "budget_adjusted" // a person corrected what was spent; payload: AdjustmentNote
 	KindBundleApplied     = "bundle_applied"
 	KindBundleActivated   = "bundle_activated"
 	KindRunOpened         = "run_opened" // tenant journal: a run was born

@@ -132,6 +132,13 @@ func change(rt *rapid.T) persistence.Change {
 		c.Settle = list(rt, 2, func() persistence.Settlement {
 			return persistence.Settlement{Call: "a", Counter: persistence.CounterKey(text(rt, "counter")), Spent: number()}
 		})
+		c.Adjust = list(rt, 2, func() persistence.Adjustment {
+			a := persistence.Adjustment{Counter: persistence.CounterKey(text(rt, "counter")), Delta: number(), Reason: text(rt, "reason")}
+			if raw, err := json.Marshal(a.Note("ada")); err == nil && rapid.IntRange(0, 9).Draw(rt, "told") > 0 {
+				c.Lines = append(c.Lines, persistence.Entry{Kind: persistence.KindBudgetAdjusted, Payload: raw})
+			}
+			return a
+		})
 		c.Artifacts = list(rt, 2, func() persistence.Artifact { return persistence.Artifact{Name: text(rt, "name"), Digest: digest()} })
 		c.Trees = list(rt, 2, func() persistence.TreeChange {
 			return persistence.TreeChange{Tree: persistence.TreeID(text(rt, "tree")), Base: number(), Edits: list(rt, 2, func() persistence.TreeEdit {

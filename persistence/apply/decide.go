@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -254,7 +255,7 @@ func (d *decider) references() error {
 	return nil
 }
 
-// budget settles first, so that what a change gives back can pay for what it reserves.
+// budget settles and corrects first, so that what a change gives back can pay for what it reserves.
 func (d *decider) budget() error {
 	counters := map[persistence.CounterKey]persistence.Counter{}
 	read := func(k persistence.CounterKey) persistence.Counter {
@@ -284,6 +285,16 @@ func (d *decider) budget() error {
 		counters[s.Counter] = c
 		gone[key] = true
 		d.w.Settle = append(d.w.Settle, key)
+	}
+	for _, a := range d.change.Adjust {
+		c := read(a.Counter)
+		// Spent and reserved are within 0 and the limit, so none of these differences overflows.
+		if a.Delta < -c.Spent || a.Delta > math.MaxInt64-c.Spent-c.Reserved {
+			return invalid("%d spent on %s cannot be corrected by %d", c.Spent, a.Counter, a.Delta)
+		}
+		c.Spent += a.Delta
+		c.Limit = max(c.Limit, c.Spent+c.Reserved)
+		counters[a.Counter] = c
 	}
 	for _, r := range d.change.Reserve {
 		key := ReservationKey{r.Call, r.Counter}

@@ -21,6 +21,8 @@ import (
 const (
 	maxName = 512
 	maxPath = 1024
+	// maxReason bounds a text that goes into a line only.
+	maxReason = 4096
 )
 
 // Plan is a Change that was checked as far as possible without looking anything up.
@@ -45,7 +47,7 @@ func Prepare(c persistence.Change) (*Plan, error) {
 	}
 	p := &Plan{change: c, nonce: nonce.String(), needs: Needs{Tenant: c.Tenant, Run: c.Run, Key: c.Key}}
 	for _, check := range []func() error{
-		p.envelope, p.story, p.content, p.budget, p.trees, p.grants, p.decisions, p.bundle,
+		p.envelope, p.story, p.content, p.budget, p.adjust, p.trees, p.grants, p.decisions, p.bundle,
 	} {
 		if err := check(); err != nil {
 			return nil, err
@@ -332,6 +334,42 @@ func (p *Plan) budget() error {
 		if err := add("settlement", ReservationKey{s.Call, s.Counter}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// adjust holds every adjustment and its line together: neither is there without the other, and they say the same.
+func (p *Plan) adjust() error {
+	var notes []persistence.AdjustmentNote
+	for _, l := range p.lines {
+		if l.Kind != persistence.KindBudgetAdjusted {
+			continue
+		}
+		var n persistence.AdjustmentNote
+		if err := json.Unmarshal(l.Payload, &n); err != nil {
+			return invalid("a line of kind %s whose payload is not its note: %v", l.Kind, err)
+		}
+		notes = append(notes, n)
+	}
+	if len(notes) != len(p.change.Adjust) {
+		return invalid("%d adjustments and %d lines of kind %s", len(p.change.Adjust), len(notes), persistence.KindBudgetAdjusted)
+	}
+	seen := map[persistence.CounterKey]bool{}
+	for i, a := range p.change.Adjust {
+		if err := errors.Join(name("counter", a.Counter, maxName), name("reason of an adjustment", a.Reason, maxReason),
+			name("who made an adjustment", notes[i].By, maxName)); err != nil {
+			return err
+		}
+		switch {
+		case a.Delta == 0:
+			return invalid("an adjustment of %s by nothing", a.Counter)
+		case notes[i] != a.Note(notes[i].By):
+			return invalid("an adjustment of %s by %d, of which the journal says another thing: %+v", a.Counter, a.Delta, notes[i])
+		case seen[a.Counter]:
+			return invalid("%s adjusted twice", a.Counter)
+		}
+		seen[a.Counter] = true
+		p.needs.Counters = append(p.needs.Counters, a.Counter)
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package persistencetest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -267,4 +269,91 @@ func caseH60(t *testing.T, place Make) {
 			t.Errorf("prefix %q: %v, %v; want %d", prefix, cs, err, want)
 		}
 	}
+}
+
+// adjust corrects a counter, and says so.
+func (a *author) adjust(key persistence.CounterKey, delta int64) persistence.Change {
+	a.t.Helper()
+	adj := persistence.Adjustment{Counter: key, Delta: delta, Reason: "the price was wrong"}
+	raw, err := json.Marshal(adj.Note("ada"))
+	must(a.t, err)
+	c := a.change("adjust", persistence.Entry{Kind: persistence.KindBudgetAdjusted, Payload: raw})
+	c.Adjust = []persistence.Adjustment{adj}
+	return c
+}
+
+// caseB05: a wrong price is corrected by a signed entry that the journal tells, and the counter adds up all the while.
+func caseB05(t *testing.T, place Make) {
+	s := place(t).Open(t, persistence.Options{})
+	a := begin(t, s, "r")
+	const cost persistence.CounterKey = "run/r/cost"
+	a.must(a.reserve("c1", cost, 100, 90))
+	a.must(a.settle("c1", cost, 90)) // should have been 9
+	var over *persistence.BudgetError
+	if _, err := s.Apply(t.Context(), a.reserve("c2", cost, 100, 11)); !errors.As(err, &over) {
+		t.Fatalf("before the correction: %v", err)
+	}
+	down := a.adjust(cost, -81)
+	a.must(down)
+	a.must(down) // the same change again corrects nothing twice
+	if c := a.counter(cost); c.Spent != 9 || c.Limit != 100 || c.Left != 91 {
+		t.Errorf("%+v", c)
+	}
+	a.must(a.reserve("c2", cost, 100, 11))
+	// Upward beyond the limit: the stored limit follows, and nothing more can be reserved under the old one.
+	a.must(a.adjust(cost, 200))
+	if c := a.counter(cost); c.Spent != 209 || c.Reserved != 11 || c.Limit != 220 || c.Left != 0 {
+		t.Errorf("%+v", c)
+	}
+	if _, err := s.Apply(t.Context(), a.reserve("c3", cost, 100, 1)); !errors.As(err, &over) || over.Spent != 209 {
+		t.Errorf("over the limit: %v", err)
+	}
+	a.must(a.settle("c2", cost, 11))
+	a.must(a.adjust(cost, -220))
+	if c := a.counter(cost); c.Spent != 0 || c.Limit != 220 || c.Left != 220 {
+		t.Errorf("%+v", c)
+	}
+	// A counter nobody reserved against, and the ends of the range.
+	a.must(a.adjust("run/r/new", math.MaxInt64))
+	if c := a.counter("run/r/new"); c.Spent != math.MaxInt64 || c.Left != 0 {
+		t.Errorf("%+v", c)
+	}
+	for name, c := range map[string]persistence.Change{
+		"below nothing": a.adjust(cost, -1), "the least there is": a.adjust(cost, math.MinInt64), "overflow": a.adjust("run/r/new", 1), "nothing": a.adjust(cost, 0),
+		"untold":     func() persistence.Change { c := a.adjust(cost, 5); c.Lines = []persistence.Entry{note(`{}`)}; return c }(),
+		"told wrong": func() persistence.Change { c := a.adjust(cost, 5); c.Adjust[0].Delta = 6; return c }(),
+		"only told":  func() persistence.Change { c := a.adjust(cost, 5); c.Adjust = nil; return c }(),
+		"no reason":  func() persistence.Change { c := a.adjust(cost, 5); c.Adjust[0].Reason = ""; return c }(),
+	} {
+		t.Log(name)
+		a.refused(c, persistence.ErrInvalid)
+	}
+	if c := a.counter(cost); c.Spent != 0 {
+		t.Errorf("a refused correction counted: %+v", c)
+	}
+	// The tenant's own counters are corrected on the tenant's own journal.
+	own := a.adjust("tenant/acme/day", 3)
+	own.Run = ""
+	a.must(own)
+	if ls := lines(t, s, ""); !slices.ContainsFunc(ls, func(l persistence.Line) bool { return l.Kind == persistence.KindBudgetAdjusted }) {
+		t.Error("the tenant's journal does not tell the correction")
+	}
+	told := int64(0)
+	for _, l := range lines(t, s, "r") {
+		var n persistence.AdjustmentNote
+		if l.Kind != persistence.KindBudgetAdjusted {
+			continue
+		}
+		must(t, json.Unmarshal(l.Payload, &n))
+		if n.By != "ada" || n.Reason == "" {
+			t.Errorf("%s", l.Payload)
+		}
+		if n.Counter == cost {
+			told += n.Delta
+		}
+	}
+	if told != -81+200-220 {
+		t.Errorf("the journal tells %d in all", told)
+	}
+	sound(t, s)
 }

@@ -90,8 +90,13 @@ func sameKeySameAnswer(t *testing.T, place Make) {
 	c := a.born("c1", machine.CallAllow)
 	c.Trees = []persistence.TreeChange{{Tree: persistence.RunTree("r")}}
 	answers := make([]persistence.Applied, 6)
+	copies := make([]persistence.Change, len(answers))
+	for i := range copies {
+		copies[i] = a.born("c1", machine.CallAllow) // records of its own: Apply writes into them
+		copies[i].Key, copies[i].Trees = c.Key, c.Trees
+	}
 	errs := crowd(len(answers), func(i int) (err error) {
-		answers[i], err = s.Apply(t.Context(), c)
+		answers[i], err = s.Apply(t.Context(), copies[i])
 		return err
 	})
 	if n := winners(t, errs); n != len(errs) {

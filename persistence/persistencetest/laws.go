@@ -34,6 +34,7 @@ func Laws() []Law {
 		{"B2_NeverOverTheLimit", neverOverTheLimit},
 		{"B3_ReservationsEndOnce", reservationsEndOnce},
 		{"B4_RefusedChangesCostNothing", refusedChangesCostNothing},
+		{"Case_B05_CorrectionsAreSigned", caseB05},
 		{"B6_RecoveryFreesWhatIsLate", recoveryFreesWhatIsLate},
 		{"A2_ApprovedOnceSpentOnce", approvedOnceSpentOnce},
 		{"A5_NoDecisionAfterTheDeadline", noDecisionAfterTheDeadline},

@@ -202,7 +202,7 @@ func verifyWhileWriting(t *testing.T, place Make) {
 			}
 		}
 	})
-	for range 4 {
+	for range 2 {
 		report, err := persistence.VerifyAll(t.Context(), reader, tenant)
 		if err != nil || !report.OK() {
 			t.Errorf("while it is written: %v, %v", report.Findings, err)
