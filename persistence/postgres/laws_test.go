@@ -45,6 +45,9 @@ func TestB4_RefusedChangesCostNothing(t *testing.T) {
 func TestB6_RecoveryFreesWhatIsLate(t *testing.T) {
 	persistencetest.Check(t, persistencetest.OnPostgres)
 }
+func TestCase_B05_CorrectionsAreSigned(t *testing.T) {
+	persistencetest.Check(t, persistencetest.OnPostgres)
+}
 func TestA2_ApprovedOnceSpentOnce(t *testing.T) { persistencetest.Check(t, persistencetest.OnPostgres) }
 func TestA5_NoDecisionAfterTheDeadline(t *testing.T) {
 	persistencetest.Check(t, persistencetest.OnPostgres)

@@ -35,7 +35,10 @@ func TestB2_NeverOverTheLimit(t *testing.T)         { persistencetest.Check(t, p
 func TestB3_ReservationsEndOnce(t *testing.T)       { persistencetest.Check(t, persistencetest.SQLite) }
 func TestB4_RefusedChangesCostNothing(t *testing.T) { persistencetest.Check(t, persistencetest.SQLite) }
 func TestB6_RecoveryFreesWhatIsLate(t *testing.T)   { persistencetest.Check(t, persistencetest.SQLite) }
-func TestA2_ApprovedOnceSpentOnce(t *testing.T)     { persistencetest.Check(t, persistencetest.SQLite) }
+func TestCase_B05_CorrectionsAreSigned(t *testing.T) {
+	persistencetest.Check(t, persistencetest.SQLite)
+}
+func TestA2_ApprovedOnceSpentOnce(t *testing.T) { persistencetest.Check(t, persistencetest.SQLite) }
 func TestA5_NoDecisionAfterTheDeadline(t *testing.T) {
 	persistencetest.Check(t, persistencetest.SQLite)
 }
