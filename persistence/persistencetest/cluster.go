@@ -57,15 +57,40 @@ const (
 	fetching = 5 * time.Minute
 )
 
-// cluster is the one server of a test binary.
+// cluster is a private server; a test binary has one.
 type cluster struct {
-	once   sync.Once
-	err    error
-	dir    string
-	keeper *exec.Cmd
-	leash  io.WriteCloser // the keeper ends the server when this closes
-	count  atomic.Int64
+	once    sync.Once
+	err     error
+	durable bool
+	dir     string
+	keeper  *exec.Cmd
+	leash   io.WriteCloser // the keeper ends the server when this closes
+	count   atomic.Int64
 }
+
+// Server is a private server for programs that measure rather than test: it writes as a server in earnest does, to disk.
+type Server struct{ c cluster }
+
+// StartServer starts one. The caller owes a Stop; should the process die first, the server ends by itself.
+func StartServer() (*Server, error) {
+	s := &Server{c: cluster{durable: true}}
+	if err := s.c.start(); err != nil {
+		return nil, errors.Join(err, s.c.stop())
+	}
+	return s, nil
+}
+
+// Database makes an empty database and gives its dsn; postgres.Migrate is the caller's to call.
+func (s *Server) Database(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("d%d", s.c.count.Add(1))
+	if err := s.c.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		return "", err
+	}
+	return s.c.dsn(name), nil
+}
+
+// Stop ends the server and removes its folder.
+func (s *Server) Stop() error { return s.c.stop() }
 
 var shared cluster
 
@@ -117,7 +142,7 @@ func (c *cluster) start() error {
 	if err != nil {
 		return err
 	}
-	if c.dir, err = folder(); err != nil {
+	if c.dir, err = folder(!c.durable); err != nil {
 		return err
 	}
 	data, log := filepath.Join(c.dir, "data"), filepath.Join(c.dir, "log")
@@ -133,13 +158,23 @@ func (c *cluster) start() error {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("initdb: %w\n%s", err, out), os.RemoveAll(c.dir))
 	}
-	// fsync is off: nothing here pulls the plug of the machine. Everything else is as in earnest.
 	const script = `trap '' INT TERM HUP
-"$1" -D "$2" -k "$3" -c listen_addresses= -c fsync=off -c full_page_writes=off -c max_connections=200 -c shared_buffers=32MB \
-	-c max_wal_size=256MB -c autovacuum=off -c log_min_messages=warning >"$4" 2>&1 &
+dir=$1 log=$2; shift 2
+"$@" >"$log" 2>&1 &
 read -r _
-kill -QUIT $! ; wait $! ; cd / ; rm -rf "$3"`
-	c.keeper = exec.Command("/bin/sh", "-c", script, "keeper", filepath.Join(bin, "postgres"), data, c.dir, log)
+kill -QUIT $! ; wait $! ; cd / ; rm -rf "$dir"`
+	args := []string{"-c", script, "keeper", c.dir, log, filepath.Join(bin, "postgres"), "-D", data, "-k", c.dir}
+	settings := []string{"listen_addresses=", "max_connections=200", "log_min_messages=warning"}
+	if c.durable {
+		settings = append(settings, "shared_buffers=256MB", "max_wal_size=2GB")
+	} else {
+		// fsync is off: nothing here pulls the plug of the machine. Everything else is as in earnest.
+		settings = append(settings, "fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_wal_size=256MB", "autovacuum=off")
+	}
+	for _, s := range settings {
+		args = append(args, "-c", s)
+	}
+	c.keeper = exec.Command("/bin/sh", args...)
 	c.keeper.Dir, c.keeper.SysProcAttr = c.dir, &syscall.SysProcAttr{Credential: who, Setsid: true}
 	if c.leash, err = c.keeper.StdinPipe(); err != nil {
 		return err
@@ -165,11 +200,11 @@ kill -QUIT $! ; wait $! ; cd / ; rm -rf "$3"`
 	return postgres.Migrate(ctx, strings.Replace(c.dsn(template), "&pool_max_conns=8", "", 1))
 }
 
-// folder makes the server's folder, in memory where there is room: a fresh database is a thousand small files.
-func folder() (string, error) {
+// folder makes the server's folder, in memory where it may be and there is room: a fresh database is a thousand small files.
+func folder(inMemory bool) (string, error) {
 	const memory, room = "/dev/shm", 2 << 30
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(memory, &fs); err == nil && fs.Bavail*uint64(fs.Bsize) > room {
+	if err := syscall.Statfs(memory, &fs); inMemory && err == nil && fs.Bavail*uint64(fs.Bsize) > room {
 		if dir, err := os.MkdirTemp(memory, "callgate-pg-"); err == nil {
 			return dir, nil
 		}
@@ -222,12 +257,32 @@ func binaries() (string, error) {
 	if err != nil || os.Geteuid() != 0 {
 		return "", errors.New("neither initdb nor postgres was found; fix: " + fix)
 	}
+	// Test binaries run side by side: one of them installs, the others wait for it.
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "callgate-install-postgres.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	if dir := findBinaries(); dir != "" {
+		return dir, nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), fetching)
 	defer cancel()
-	install := exec.CommandContext(ctx, apt, "install", "-y", "--no-install-recommends", "postgresql")
-	install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	if out, err := install.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("installing it failed: %w\n%s\nfix: apt-get update && %s", err, out, fix)
+	run := func(args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, apt, append([]string{"-o", "DPkg::Lock::Timeout=120"}, args...)...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		return cmd.CombinedOutput()
+	}
+	install := []string{"install", "-y", "--no-install-recommends", "postgresql"}
+	if _, err := run(install...); err != nil {
+		// A fresh machine has no package lists, or old ones.
+		updated, _ := run("update")
+		if out, err := run(install...); err != nil {
+			return "", fmt.Errorf("installing it failed: %w\n%s%s\nfix: apt-get update && %s", err, updated, out, fix)
+		}
 	}
 	if dir := findBinaries(); dir != "" {
 		return dir, nil
