@@ -195,6 +195,8 @@ func (d *Dispatcher) read(ctx context.Context, sc *scene, call *persistence.Call
 			ev = machine.CallFail
 		}
 		return ending{event: ev, result: l.res}, nil
+	case stopped && errors.Is(l.err, ErrOutcomeUnknown):
+		return unknown(call, clip(l.err.Error(), 500)), nil
 	case stopped && (errors.As(l.err, &sys) || !l.expired && !l.cancelled):
 		return failed(l.err), nil
 	case l.expired:

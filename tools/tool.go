@@ -11,7 +11,8 @@ import (
 // Executor runs one tool, or all tools of one source.
 type Executor interface {
 	// Execute does the tool's work once. The context ends at the tool's timeout or when the call is cancelled. An error is a
-	// system failure and fails the run; anything that the model can read and mend is a Result made by Recoverable.
+	// system failure and fails the run; anything that the model can read and mend is a Result made by Recoverable. An error
+	// that wraps ErrOutcomeUnknown says that the effect may or may not have happened: the call then waits for a person.
 	// Args were validated against the tool's input schema.
 	Execute(ctx context.Context, req Request) (Result, error)
 }

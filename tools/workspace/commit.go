@@ -101,7 +101,7 @@ func (c *call) commit(ctx context.Context) (tools.Result, error) {
 		var happened bool
 		cause := err
 		if receipt, happened, err = host.Confirm(ctx, what.Chat, what.Key); err != nil {
-			return tools.Result{}, fmt.Errorf("commit %s: %w; and asking whether it happened: %w", path, cause, err)
+			return tools.Result{}, fmt.Errorf("commit %s: %w (%w; and asking whether it happened: %w)", path, tools.ErrOutcomeUnknown, cause, err)
 		}
 		if !happened {
 			return tools.Result{}, refuse(CodeCommitFailed, "The chat did not take the commit (%s). Nothing was published; you can try again.", clip(cause.Error(), 200))
