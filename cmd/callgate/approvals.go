@@ -92,14 +92,16 @@ the model's own. With --scope run or grant, calls like this one are not asked ab
 		Long: "A question whose rule says onExpire: park can no longer be answered when its time is over. This puts it anew, with a fresh time.",
 		RunE: a.verb(a.reaskApproval)}
 
-	for _, c := range []*cobra.Command{list, show, approve, reject, answer, reask} {
+	grants, revoke := a.grantVerbs()
+	for _, c := range []*cobra.Command{list, show, approve, reject, answer, reask, grants, revoke} {
 		a.storeFlags(c)
 		a.formatFlag(c)
 	}
-	for _, c := range []*cobra.Command{approve, reject, answer, reask} {
+	for _, c := range []*cobra.Command{approve, reject, answer, reask, revoke} {
 		a.asFlag(c)
 	}
-	return a.group("approvals", "Questions to people: list, show, approve, reject, answer, reask", "  callgate approvals list", list, show, approve, reject, answer, reask)
+	return a.group("approvals", "Questions to people: list, show, approve, reject, answer, reask, grants, revoke", "  callgate approvals list",
+		list, show, approve, reject, answer, reask, grants, revoke)
 }
 
 func (a *app) listApprovals(ctx context.Context, all bool, runWord string) error {

@@ -58,6 +58,8 @@ type note struct {
 	User        string          `json:"user"`
 	Version     int64           `json:"version"`
 	Label       string          `json:"label"`
+	Counter     string          `json:"counter"`
+	Delta       int64           `json:"delta"`
 	Path        string          `json:"path"`
 	Text        specs.Digest    `json:"text"`
 	Component   string          `json:"component"`
@@ -200,6 +202,8 @@ func (s *storyteller) sentence(ctx context.Context, l persistence.Line) (mark, w
 		return "·", "granted", "calls like this one are not asked about again" + by(n.By)
 	case persistence.KindGrantRevoked:
 		return "·", "revoked", "a remembered yes" + by(n.By)
+	case persistence.KindBudgetAdjusted:
+		return "·", "corrected", fmt.Sprintf("%+d spent on %s", n.Delta, plain(n.Counter)) + by(n.By) + quoted(n.Reason)
 	case persistence.KindBundleApplied:
 		return "·", "bundle", short(n.Digest) + " applied" + by(n.By)
 	case persistence.KindBundleActivated:
