@@ -61,8 +61,9 @@ type Request struct {
 type Host interface {
 	// Commit publishes content. The host remembers Key: the same key again answers with the first receipt and writes nothing.
 	Commit(ctx context.Context, c Commit) (Receipt, error)
-	// Confirm says whether a commit with this key happened.
-	Confirm(ctx context.Context, chat, key string) (Receipt, bool, error)
+	// Confirm says whether a commit with this key happened in this tenant's chat. Two tenants may have chats of the same name;
+	// the one's commits are never the other's.
+	Confirm(ctx context.Context, tenant specs.TenantID, chat, key string) (Receipt, bool, error)
 }
 
 // CommitMode is how content lands in the chat.

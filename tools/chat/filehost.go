@@ -104,37 +104,21 @@ func (h FileHost) Commit(ctx context.Context, c tools.Commit) (receipt tools.Rec
 	return receipt, nil
 }
 
-// Confirm implements tools.Host. Keys are unique over all tenants, so the chat is looked for in every tenant's folder.
-// A commit that another process is just writing counts: Confirm waits for it.
-func (h FileHost) Confirm(ctx context.Context, chat, key string) (receipt tools.Receipt, happened bool, err error) {
+// Confirm implements tools.Host. It looks into the tenant's own folder and no other. A commit that another process is just
+// writing counts: Confirm waits for it.
+func (h FileHost) Confirm(ctx context.Context, tenant specs.TenantID, chat, key string) (r tools.Receipt, happened bool, err error) {
 	if chat == "" {
-		return receipt, false, nil // no commit can have happened there
+		return r, false, nil // no commit can have happened there
 	}
 	root, err := os.OpenRoot(h.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return receipt, false, nil
+		return r, false, nil
 	}
 	if err != nil {
-		return receipt, false, fmt.Errorf("chats: %w", err)
+		return r, false, fmt.Errorf("chats: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	tenants, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return receipt, false, fmt.Errorf("chats: %w", err)
-	}
-	for _, t := range tenants {
-		if !t.IsDir() {
-			continue
-		}
-		r, ok, err := confirmIn(ctx, root, path.Join(t.Name(), escape(chat)+".jsonl"), key)
-		if err != nil || ok {
-			return r, ok, err
-		}
-	}
-	return receipt, false, nil
-}
-
-func confirmIn(ctx context.Context, root *os.Root, name, key string) (r tools.Receipt, ok bool, err error) {
+	name := chatFile(tenant, chat)
 	if _, err := root.Lstat(name + ".lock"); errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil // nobody has ever committed there
 	}
@@ -147,8 +131,8 @@ func confirmIn(ctx context.Context, root *os.Root, name, key string) (r tools.Re
 	if err != nil {
 		return r, false, fmt.Errorf("chat %s: %w", name, err)
 	}
-	r, ok = parseChat(data).receipt(key)
-	return r, ok, nil
+	r, happened = parseChat(data).receipt(key)
+	return r, happened, nil
 }
 
 func (h FileHost) now() time.Time {

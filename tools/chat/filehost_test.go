@@ -94,11 +94,11 @@ func TestCommitsBecomeOneMessageARun(t *testing.T) {
 	if again := write(t, h, commit("k1", "r1", tools.CommitAppend, "something else")); again != first {
 		t.Errorf("the same key answers %+v, first %+v", again, first)
 	}
-	if r, ok, err := h.Confirm(t.Context(), "c", "k1"); !ok || err != nil || r != first || r.Digest != specs.DigestOf([]byte("One <b> & 漢字")) {
+	if r, ok, err := h.Confirm(t.Context(), "t", "c", "k1"); !ok || err != nil || r != first || r.Digest != specs.DigestOf([]byte("One <b> & 漢字")) {
 		t.Errorf("confirm: %+v, %v, %v", r, ok, err)
 	}
 	for _, c := range [][2]string{{"c", "k9"}, {"other", "k1"}, {"", "k1"}} {
-		if r, ok, err := h.Confirm(t.Context(), c[0], c[1]); ok || err != nil {
+		if r, ok, err := h.Confirm(t.Context(), "t", c[0], c[1]); ok || err != nil {
 			t.Errorf("confirm %v: %+v, %v, %v", c, r, ok, err)
 		}
 	}
@@ -108,9 +108,29 @@ func TestCommitsBecomeOneMessageARun(t *testing.T) {
 	}
 }
 
+// Two tenants may use the same names for a chat and a key. What the one published is not the other's.
+func TestConfirmStaysWithItsTenant(t *testing.T) {
+	h := newHost(t)
+	first := write(t, h, commit("k1", "r1", tools.CommitReplace, "mine"))
+	if r, ok, err := h.Confirm(t.Context(), "u", "c", "k1"); ok || err != nil {
+		t.Fatalf("another tenant's commit is confirmed: %+v, %v", r, err)
+	}
+	theirs := commit("k1", "r1", tools.CommitReplace, "theirs")
+	theirs.Tenant = "u"
+	second := write(t, h, theirs)
+	for tenant, want := range map[specs.TenantID]tools.Receipt{"t": first, "u": second} {
+		if r, ok, err := h.Confirm(t.Context(), tenant, "c", "k1"); !ok || err != nil || r != want {
+			t.Errorf("%s: %+v, %v, %v; want %+v", tenant, r, ok, err, want)
+		}
+	}
+	if first.Digest == second.Digest {
+		t.Error("one tenant's text is in the other's chat")
+	}
+}
+
 func TestConfirmBeforeAnyChat(t *testing.T) {
 	h := newHost(t)
-	if _, ok, err := h.Confirm(t.Context(), "c", "k"); ok || err != nil {
+	if _, ok, err := h.Confirm(t.Context(), "t", "c", "k"); ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
 	}
 	if _, err := os.Stat(h.Dir); !errors.Is(err, os.ErrNotExist) {
@@ -197,9 +217,11 @@ func TestTenantsDoNotShareChats(t *testing.T) {
 	if got := messages(t, h); len(got) != 1 || got[0] != "a" {
 		t.Errorf("tenant t reads %q", got)
 	}
-	for _, key := range []string{"ka", "kb"} {
-		if _, ok, err := h.Confirm(t.Context(), "c", key); !ok || err != nil {
-			t.Errorf("confirm %s: %v, %v", key, ok, err)
+	for _, c := range []tools.Commit{a, b} {
+		for _, tenant := range []specs.TenantID{"t", "u"} {
+			if _, ok, err := h.Confirm(t.Context(), tenant, "c", c.Key); ok != (tenant == c.Tenant) || err != nil {
+				t.Errorf("confirm %s in %s: %v, %v", c.Key, tenant, ok, err)
+			}
 		}
 	}
 }
@@ -219,7 +241,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := h.Commit(gone, commit("k", "r", tools.CommitReplace, "x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if _, ok, err := h.Confirm(t.Context(), "c", "k"); ok || err != nil {
+	if _, ok, err := h.Confirm(t.Context(), "t", "c", "k"); ok || err != nil {
 		t.Errorf("after refusals: %v, %v", ok, err)
 	}
 	if err := os.MkdirAll(h.Path("t", "c"), 0o700); err != nil {
@@ -341,7 +363,7 @@ func TestKillsLoseNothingAndDoubleNothing(t *testing.T) {
 			t.Fatalf("%d were acknowledged, the message is %q", acknowledged, got[0])
 		}
 		for i := range n {
-			if _, ok, err := h.Confirm(t.Context(), "c", fmt.Sprint("k", i)); !ok || err != nil {
+			if _, ok, err := h.Confirm(t.Context(), "t", "c", fmt.Sprint("k", i)); !ok || err != nil {
 				t.Fatalf("confirm k%d: %v, %v", i, ok, err)
 			}
 		}
@@ -371,7 +393,7 @@ func FuzzForeignChat(f *testing.F) {
 			}
 			return
 		}
-		if got, ok, err := h.Confirm(t.Context(), "c", "new"); !ok || err != nil || got != r {
+		if got, ok, err := h.Confirm(t.Context(), "t", "c", "new"); !ok || err != nil || got != r {
 			t.Fatalf("written, and confirmed as %+v, %v, %v", got, ok, err)
 		}
 	})

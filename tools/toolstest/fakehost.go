@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/callgate/callgate/specs"
@@ -17,7 +18,8 @@ type Message struct {
 	Text string
 }
 
-// FakeHost is a chat in memory that keeps its promises: one message a run, each key once. Its zero value works.
+// FakeHost is a chat in memory that keeps its promises: one message a run, each key once, each tenant by itself. Its zero value
+// works.
 type FakeHost struct {
 	// LoseAcks is how many commits are written and then answered with ErrLostAck.
 	LoseAcks int
@@ -29,8 +31,18 @@ type FakeHost struct {
 	Recorder Recorder
 
 	mu       sync.Mutex
-	chats    map[string][]Message
-	receipts map[[2]string]tools.Receipt
+	chats    map[place][]Message
+	receipts map[receiptKey]tools.Receipt
+}
+
+type place struct {
+	tenant specs.TenantID
+	chat   string
+}
+
+type receiptKey struct {
+	place
+	key string
 }
 
 // ErrLostAck is what a caller gets when the host did its work and its answer was lost.
@@ -43,7 +55,8 @@ func (h *FakeHost) Commit(ctx context.Context, c tools.Commit) (tools.Receipt, e
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r, ok := h.receipts[[2]string{c.Chat, c.Key}]; ok {
+	key := receiptKey{place{c.Tenant, c.Chat}, c.Key}
+	if r, ok := h.receipts[key]; ok {
 		return r, nil
 	}
 	if h.Refuse != nil {
@@ -57,9 +70,9 @@ func (h *FakeHost) Commit(ctx context.Context, c tools.Commit) (tools.Receipt, e
 	m := h.message(c)
 	receipt := tools.Receipt{Message: m.ID, Digest: specs.DigestOf([]byte(m.Text))}
 	if h.receipts == nil {
-		h.receipts = map[[2]string]tools.Receipt{}
+		h.receipts = map[receiptKey]tools.Receipt{}
 	}
-	h.receipts[[2]string{c.Chat, c.Key}] = receipt
+	h.receipts[key] = receipt
 	if h.LoseAcks > 0 {
 		h.LoseAcks--
 		return tools.Receipt{}, ErrLostAck
@@ -69,7 +82,8 @@ func (h *FakeHost) Commit(ctx context.Context, c tools.Commit) (tools.Receipt, e
 
 // message changes the run's message, or makes it.
 func (h *FakeHost) message(c tools.Commit) Message {
-	chat := h.chats[c.Chat]
+	at := place{c.Tenant, c.Chat}
+	chat := h.chats[at]
 	for i := range chat {
 		if chat[i].Run == c.Run {
 			if c.Mode == tools.CommitAppend {
@@ -82,26 +96,44 @@ func (h *FakeHost) message(c tools.Commit) Message {
 	}
 	m := Message{ID: fmt.Sprintf("m%d", len(chat)+1), Run: c.Run, Text: c.Content}
 	if h.chats == nil {
-		h.chats = map[string][]Message{}
+		h.chats = map[place][]Message{}
 	}
-	h.chats[c.Chat] = append(chat, m)
+	h.chats[at] = append(chat, m)
 	return m
 }
 
 // Confirm implements tools.Host.
-func (h *FakeHost) Confirm(_ context.Context, chat, key string) (tools.Receipt, bool, error) {
+func (h *FakeHost) Confirm(_ context.Context, tenant specs.TenantID, chat, key string) (tools.Receipt, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.Mute != nil {
 		return tools.Receipt{}, false, h.Mute
 	}
-	r, ok := h.receipts[[2]string{chat, key}]
+	r, ok := h.receipts[receiptKey{place{tenant, chat}, key}]
 	return r, ok, nil
 }
 
-// Messages gives a chat's messages.
+// Messages gives the messages of a chat, for tests with one tenant: where several have a chat of that name, one after the other.
 func (h *FakeHost) Messages(chat string) []Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return append([]Message{}, h.chats[chat]...)
+	var tenants []specs.TenantID
+	for at := range h.chats {
+		if at.chat == chat {
+			tenants = append(tenants, at.tenant)
+		}
+	}
+	slices.Sort(tenants)
+	out := []Message{}
+	for _, t := range tenants {
+		out = append(out, h.chats[place{t, chat}]...)
+	}
+	return out
+}
+
+// MessagesOf gives the messages of one tenant's chat.
+func (h *FakeHost) MessagesOf(tenant specs.TenantID, chat string) []Message {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.chats[place{tenant, chat}])
 }

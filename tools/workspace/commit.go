@@ -46,7 +46,7 @@ func (committer) Reconcile(ctx context.Context, req tools.Request) (tools.Result
 	if err := c.done(); err != nil {
 		return tools.Result{}, false, err
 	}
-	receipt, happened, err := req.Host.Confirm(ctx, req.Chat, req.IdempotencyKey)
+	receipt, happened, err := req.Host.Confirm(ctx, req.Tenant, req.Chat, req.IdempotencyKey)
 	if err != nil || !happened {
 		return tools.Result{}, false, err
 	}
@@ -100,7 +100,7 @@ func (c *call) commit(ctx context.Context) (tools.Result, error) {
 		}
 		var happened bool
 		cause := err
-		if receipt, happened, err = host.Confirm(ctx, what.Chat, what.Key); err != nil {
+		if receipt, happened, err = host.Confirm(ctx, what.Tenant, what.Chat, what.Key); err != nil {
 			return tools.Result{}, fmt.Errorf("commit %s: %w (%w; and asking whether it happened: %w)", path, tools.ErrOutcomeUnknown, cause, err)
 		}
 		if !happened {

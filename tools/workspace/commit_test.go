@@ -109,7 +109,7 @@ func (c cutOff) Commit(ctx context.Context, _ tools.Commit) (tools.Receipt, erro
 	return tools.Receipt{}, ctx.Err()
 }
 
-func (cutOff) Confirm(context.Context, string, string) (tools.Receipt, bool, error) {
+func (cutOff) Confirm(context.Context, specs.TenantID, string, string) (tools.Receipt, bool, error) {
 	return tools.Receipt{}, false, nil
 }
 
