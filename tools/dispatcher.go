@@ -27,6 +27,7 @@ type Dispatcher struct {
 	closed  bool
 	started map[flightKey]*started // started by Propose, not yet run
 	flights map[flightKey]*flight
+	rooms   map[source]*room // who runs a call of a source with limited seats
 }
 
 type flightKey struct {
@@ -59,7 +60,7 @@ func New(c Config) (*Dispatcher, error) {
 	return &Dispatcher{
 		store: c.Store, registry: c.Registry, policies: c.Policies, host: c.Host, clock: c.Clock,
 		base: base, stop: stop,
-		started: map[flightKey]*started{}, flights: map[flightKey]*flight{},
+		started: map[flightKey]*started{}, flights: map[flightKey]*flight{}, rooms: map[source]*room{},
 	}, nil
 }
 

@@ -66,6 +66,7 @@ const (
 	CodeDenied            = "policy.denied"    // denied, with the rule's own message
 	CodeInvalidArguments  = "tool.invalid_arguments"
 	CodeSourceUnavailable = "tool.source_unavailable" // nothing is connected that could run it
+	CodeSourceBusy        = "tool.source_busy"        // its source ran as many calls as it takes, for the call's whole timeout
 	CodeTimedOut          = "tool.timed_out"
 	CodeFailed            = "tool.failed"
 	CodeInvalidResult     = "tool.invalid_result" // its structured output broke its own schema

@@ -64,6 +64,8 @@ func (d *Dispatcher) ExecuteWith(ctx context.Context, s Scope, id specs.CallID, 
 }
 
 func (d *Dispatcher) execute(ctx context.Context, s Scope, id specs.CallID, h Hooks) (Result, error) {
+	place := &seat{d: d}
+	defer place.done()
 	for try := 0; try < maxTries; try++ {
 		call, err := d.store.Call(ctx, s.Tenant, s.Run, id)
 		if err != nil {
@@ -84,6 +86,7 @@ func (d *Dispatcher) execute(ctx context.Context, s Scope, id specs.CallID, h Ho
 		if sc.ended() {
 			return Result{}, fmt.Errorf("run %s is %s: %w", s.Run, sc.run.State, ErrRunEnded)
 		}
+		sc.seat = place
 		st := &started{}
 		switch call.State {
 		case machine.CallReady, machine.CallApproved:
@@ -96,7 +99,7 @@ func (d *Dispatcher) execute(ctx context.Context, s Scope, id specs.CallID, h Ho
 			own, ok := d.recall(flightKey{s.Tenant, s.Run, id})
 			switch {
 			case ok && call.State == machine.CallStarted && own.attempt == call.Attempt:
-				st = own
+				st, err = d.reseat(ctx, sc, &call, own, h)
 			case call.State == machine.CallStarted && s.Fence == 0:
 				// Without the run's lease nobody knows whether the one who started it is gone. Recover is told so.
 				return Result{}, ErrElsewhere
@@ -180,6 +183,14 @@ func (d *Dispatcher) launch(ctx context.Context, sc *scene, call *persistence.Ca
 			return nil, nil, err
 		}
 		return d.conclude(ctx, sc, call, end, h)
+	}
+	switch waited, err := sc.seat.take(ctx, sc, st.tool, timeoutOf(st.dec)); {
+	case errors.Is(err, errBusy):
+		return refuse(machine.CallInvalidate, busy(st.tool, timeoutOf(st.dec)))
+	case err != nil:
+		return nil, nil, err
+	case waited:
+		return nil, nil, nil // the world went on meanwhile; look again, with the seat in hand
 	}
 	var ex *exhausted
 	if st.allow, ex, err = d.allow(ctx, sc, call.ID, st.tool, st.dec); err != nil {
@@ -409,6 +420,9 @@ func cancelledResult(why string) Result {
 // prepareStart readies the start of a call that needs nobody, within the change that proposes it. Where the dispatch phase would
 // not let it start, it is left to Execute.
 func (d *Dispatcher) prepareStart(ctx context.Context, sc *scene, c *candidate) error {
+	if sc.seats(c.tool) > 0 {
+		return nil // it may have to wait for a seat
+	}
 	in := c.in
 	in.Phase = celpolicy.PhaseDispatch
 	st := &started{tool: c.tool, args: c.args, dec: sc.decide(in), attempt: 1}

@@ -29,6 +29,7 @@ type scene struct {
 	used      map[celpolicy.Dimension]int64
 	envelopes []celpolicy.Envelope
 	artifacts []string
+	seat      *seat // of the call that is being executed; nil in every other step
 }
 
 // scene loads what decisions in this scope depend on. Whoever the run belongs to comes from the run's record alone: nothing

@@ -55,6 +55,7 @@ func (d *Dispatcher) finish(ctx context.Context, sc *scene, call *persistence.Ca
 			// What the tool did is done, also where its answer could not be shown: its edits stand.
 			e.event = machine.CallFail
 		}
+		e.ownCode(&k)
 		k.result.Usage.Elapsed = e.result.Usage.Elapsed
 		k.result.Usage.Cost = d.cost(sc, st, k.result.Usage.Cost)
 	}

@@ -119,7 +119,11 @@ func (d *Dispatcher) fly(ctx context.Context, sc *scene, call *persistence.Call,
 		if err != nil {
 			return d.finish(ctx, sc, call, st, nil, failed(err), h)
 		}
-		l := d.tool(ctx, exec, req, timeoutOf(st.dec), !n.stoppable, func(l landing) { d.late(sc, *call, l) })
+		l := d.tool(ctx, exec, req, timeoutOf(st.dec), !n.stoppable, func(l landing) {
+			sc.seat.free()
+			d.late(sc, *call, l)
+		})
+		sc.seat.kept = l.gone
 		e, err := d.read(ctx, sc, call, st, n, l)
 		if err != nil {
 			return Result{}, err
@@ -168,6 +172,13 @@ type ending struct {
 	result Result
 	err    error  // the run cannot go on
 	why    string // for the journal
+}
+
+// ownCode keeps the error code of a result that the gate wrote in the tool's place; what tools may say does not bind it.
+func (e ending) ownCode(k *kept) {
+	if e.event == machine.CallTimeOut || e.event == machine.CallCancel {
+		k.result.ErrorCode = e.result.ErrorCode
+	}
 }
 
 func failed(err error) ending {

@@ -107,7 +107,17 @@ func (d *Dispatcher) recover(ctx context.Context, sc *scene, call *persistence.C
 	in := sc.input(celpolicy.PhaseDispatch, call.Tool, st.args, call.Sequence, sc.repeats(call.Tool, call.Args, call.Sequence))
 	st.dec = sc.decide(in)
 	if n.repeatable && !sc.ending() && st.dec.Callable && st.dec.Visible {
-		return st, d.restart(ctx, sc, call, st, in)
+		switch waited, err := sc.seat.take(ctx, sc, st.tool, timeoutOf(st.dec)); {
+		case err == nil && !waited:
+			return st, d.restart(ctx, sc, call, st, in)
+		case err == nil:
+			return nil, nil // the world went on meanwhile; look again, with the seat in hand
+		case !errors.Is(err, errBusy):
+			return nil, err
+		case call.State == machine.CallOutcomeUnknown:
+			return nil, ErrOutcomeUnknown // as it was; somebody may come back to it
+		}
+		return nil, d.ended(ctx, sc, call, st, noSeat(st), h)
 	}
 	e := unknown(call, "the process that ran this call is gone")
 	if n.repeatable && sc.ending() && call.State == machine.CallStarted {
@@ -127,6 +137,25 @@ func (d *Dispatcher) recover(ctx context.Context, sc *scene, call *persistence.C
 		return nil, d.ended(ctx, sc, call, st, e, h, machine.CallLose)
 	}
 	return nil, d.ended(ctx, sc, call, st, e, h)
+}
+
+// noSeat ends a call that is safe to repeat and found no seat at its source to be repeated in.
+func noSeat(st *started) ending {
+	return ending{event: machine.CallTimeOut, result: busy(st.tool, timeoutOf(st.dec)), why: "no place at its source to run it again"}
+}
+
+// reseat readies a call whose start was committed by Propose or Recover, of which only what Recover started again may need a seat.
+// It waits no longer than its reservations surely last.
+func (d *Dispatcher) reseat(ctx context.Context, sc *scene, call *persistence.Call, st *started, h Hooks) (*started, error) {
+	_, err := sc.seat.take(ctx, sc, st.tool, min(timeoutOf(st.dec), settleMargin))
+	switch {
+	case err == nil:
+		return st, nil
+	case errors.Is(err, errBusy):
+		return nil, d.ended(ctx, sc, call, st, noSeat(st), h)
+	}
+	d.remember(flightKey{sc.Tenant, sc.Run, call.ID}, st)
+	return nil, err
 }
 
 // restart starts a call again, with the same idempotency key, and keeps its budget set aside for the new attempt.
@@ -209,6 +238,7 @@ func (d *Dispatcher) ended(ctx context.Context, sc *scene, call *persistence.Cal
 	if err != nil {
 		return err
 	}
+	e.ownCode(&k)
 	k.result.Usage.Cost = d.cost(sc, st, k.result.Usage.Cost)
 	ch, next, err := d.outcome(ctx, sc, call, st, nil, e, &k, h, before...)
 	if err != nil {
