@@ -112,7 +112,7 @@ func TestScripts(t *testing.T) {
 }
 
 func play(t *testing.T, file, text, store string) {
-	vars := map[string]string{"CALLGATE_STORE": "", "CALLGATE_USER": "tess", "TZ": "UTC"}
+	vars := map[string]string{"CALLGATE_STORE": "", "CALLGATE_USER": "tess", "TZ": "UTC", "CALLGATE_DEBUG": "1"}
 	if store == "postgres" {
 		vars["CALLGATE_STORE"] = persistencetest.Postgres(t)
 	}
