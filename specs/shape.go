@@ -31,10 +31,6 @@ type reader struct {
 
 func (r *reader) pos(n *yaml.Node) Pos { return Pos{r.src.name, n.Line, n.Column} }
 
-func (r *reader) warn(n *yaml.Node, code, message, hint string) {
-	r.report(Diagnostic{Pos: r.pos(n), Severity: Warning, Code: code, Message: message, Hint: hint, Width: widthOf(r.src, n)})
-}
-
 // wrongType is the usual complaint.
 func (r *reader) wrongType(n *yaml.Node, want, hint string) bool {
 	if !r.bad[n] {

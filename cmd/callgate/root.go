@@ -18,7 +18,6 @@ type app struct {
 	tenant  string
 	level   string
 	user    string
-	roles   []string
 	running bool // a verb's own code was reached: what fails before is the command line
 }
 

@@ -173,7 +173,6 @@ type proxy struct {
 	server string
 	lose   atomic.Bool // the next commit is carried out and its answer lost
 	lost   atomic.Int64
-	closed atomic.Bool
 	l      net.Listener
 	conns  sync.Map
 }
