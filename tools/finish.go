@@ -186,6 +186,13 @@ func (d *Dispatcher) outcome(ctx context.Context, sc *scene, call *persistence.C
 	if e.result.Signal == SignalCommitted && !k.result.IsError {
 		s.write(about(persistence.KindCommitted, call), map[string]any{"idempotencyKey": call.IdempotencyKey, "chat": sc.run.Chat, "result": next.Result})
 	}
+	if e.result.Signal == SignalRolledBack && !e.result.IsError && v != nil {
+		as := v.tree.Version // nothing had to change
+		if tree != nil {
+			as = tree.Base + 1
+		}
+		s.write(about(persistence.KindRolledBack, call), rollbackNote{Version: e.result.RolledBack, As: as})
+	}
 	at, version := call.State, call.Version
 	for _, ev := range before {
 		at = s.move(machine.Call(), at, ev, &next, map[string]any{"attempt": call.Attempt, "why": note.Why})

@@ -21,6 +21,8 @@ type Result struct {
 
 	// Signal tells the dispatcher what the result means for the run; it is not stored.
 	Signal Signal `json:"-"`
+	// RolledBack is, with SignalRolledBack, the version of the workspace that was gone back to; not stored here but told in the journal.
+	RolledBack int64 `json:"-"`
 }
 
 // Signal is a control tool's word to the run.
@@ -28,9 +30,10 @@ type Signal int
 
 // Signals.
 const (
-	SignalNone      Signal = iota
-	SignalFinish           // workspace.finish succeeded: the run goes on to finishing
-	SignalCommitted        // the host confirmed a commit
+	SignalNone       Signal = iota
+	SignalFinish            // workspace.finish succeeded: the run goes on to finishing
+	SignalCommitted         // the host confirmed a commit
+	SignalRolledBack        // the workspace is again as it was in Result.RolledBack
 )
 
 // ContentType is the kind of one block of content.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/persistence"
+	"github.com/callgate/callgate/specs"
 )
 
 // Restored says what a rollback did.
@@ -18,6 +19,13 @@ type Restored struct {
 	Version int64    // the new version, which has the files of the old one
 	Written []string // paths that have their old content again, sorted
 	Removed []string // paths that the old version did not have, sorted
+}
+
+// rollbackNote is the payload of workspace_rolled_back.
+type rollbackNote struct {
+	Version int64        `json:"version"`      // gone back to
+	As      int64        `json:"as"`           // the version that has its files now
+	By      specs.UserID `json:"by,omitempty"` // empty: the agent, by its tool
 }
 
 // RollbackRun makes a run's workspace what it was in a version: exactly its files, and the absence of those it did not have,
@@ -71,7 +79,7 @@ func RollbackRun(ctx context.Context, store persistence.Store, lease persistence
 	if err != nil {
 		return r, err
 	}
-	rolled, err := json.Marshal(map[string]any{"version": version, "by": by.User, "as": note.Version})
+	rolled, err := json.Marshal(rollbackNote{Version: version, As: note.Version, By: by.User})
 	if err != nil {
 		return r, err
 	}

@@ -111,13 +111,15 @@ func rollback(ctx context.Context, c *call) (tools.Result, error) {
 		text = fmt.Sprintf("Everything you can write is already as it was at checkpoint %d.", version)
 	}
 	text += named("Left as they are, because you cannot write them", p.untouched)
-	return answer(struct {
+	r, err := answer(struct {
 		Checkpoint string   `json:"checkpoint"` // gone back to
 		Restored   []string `json:"restored"`
 		Removed    []string `json:"removed"`
 		Untouched  []string `json:"untouched"` // differ from the checkpoint and are not covered
 		Hidden     int      `json:"hidden"`    // how many more of these this profile cannot see
 	}{strconv.FormatInt(version, 10), restored, p.remove, p.untouched, p.hidden}, "%s", text)
+	r.Signal, r.RolledBack = tools.SignalRolledBack, version
+	return r, err
 }
 
 // plan is what a rollback would do. All lists are sorted by path.
