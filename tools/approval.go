@@ -117,13 +117,17 @@ func stringAt(raw json.RawMessage, keys ...string) (string, bool) {
 	return s, ok
 }
 
-// unreachable names an ask that nobody can answer, or "".
-func unreachable(asks []celpolicy.Ask) specs.RuleID {
+// unreachable names an ask that nobody can answer in a run of the requester, or "". Who has a role is not known here, so an ask of
+// a role can always be answered.
+func unreachable(asks []celpolicy.Ask, requester specs.UserID) specs.RuleID {
 	for _, a := range asks {
-		if a.Approval.Quorum < 1 || len(a.Approval.Approvers.Roles)+len(a.Approval.Approvers.Users) == 0 {
-			return a.Rule
+		people := map[specs.UserID]bool{}
+		for _, u := range a.Approval.Approvers.Users {
+			if !a.Approval.NotRequester || u != requester {
+				people[u] = true // the same person named twice is one person
+			}
 		}
-		if len(a.Approval.Approvers.Roles) == 0 && len(a.Approval.Approvers.Users) < a.Approval.Quorum {
+		if a.Approval.Quorum < 1 || len(a.Approval.Approvers.Roles) == 0 && len(people) < a.Approval.Quorum {
 			return a.Rule
 		}
 	}

@@ -63,7 +63,7 @@ func (x *box) edit(ctx context.Context) (bool, error) {
 		return false, &EditError{Approval: x.a.ID, Why: dec.Reason, Decision: &dec}
 	}
 	if dec.ApprovalRequired {
-		if who := unreachable(dec.Asks); who != "" {
+		if who := unreachable(dec.Asks, sc.run.User); who != "" {
 			return false, &EditError{Approval: x.a.ID, Why: fmt.Sprintf("nobody can answer %s", who)}
 		}
 	}
@@ -189,7 +189,7 @@ func (d *Dispatcher) Reask(ctx context.Context, by Principal, id specs.ApprovalI
 	end.in = sc.input(celpolicy.PhaseCall, call.Tool, args, call.Sequence, sc.repeats(call.Tool, call.Args, call.Sequence))
 	dec := sc.decide(end.in)
 	end.dec = &dec
-	if !dec.Visible || !dec.Callable || unreachable(dec.Asks) != "" {
+	if !dec.Visible || !dec.Callable || unreachable(dec.Asks, sc.run.User) != "" {
 		return a, &EditError{Approval: id, Why: "policy would not let it through now: " + dec.Reason, Decision: &dec}
 	}
 	if end.attempt, err = d.dispatches(ctx, &call); err != nil {

@@ -175,7 +175,7 @@ func (d *Dispatcher) launch(ctx context.Context, sc *scene, call *persistence.Ca
 		return nil, nil, err
 	}
 	if end.why != "" {
-		if who := unreachable(st.dec.Asks); who != "" {
+		if who := unreachable(st.dec.Asks, sc.run.User); who != "" {
 			return refuse(machine.CallDeny, denied("This call needs an approval that nobody can give."))
 		}
 		end.event = machine.CallReask

@@ -3,8 +3,15 @@ package tools
 import (
 	"context"
 
+	"github.com/callgate/callgate/celpolicy"
 	"github.com/callgate/callgate/persistence"
+	"github.com/callgate/callgate/specs"
 )
+
+// Unreachable names an ask that nobody can answer, or "".
+func Unreachable(asks []celpolicy.Ask, requester specs.UserID) specs.RuleID {
+	return unreachable(asks, requester)
+}
 
 // OpenView and CommitView let the workspace kit prove the view that calls are given.
 func (d *Dispatcher) OpenView(ctx context.Context, s Scope) (Workspace, error) {

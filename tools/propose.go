@@ -273,7 +273,7 @@ func (d *Dispatcher) weigh(ctx context.Context, sc *scene, c *candidate) error {
 		c.event = machine.CallAllow
 		return nil
 	}
-	if who := unreachable(c.dec.Asks); who != "" {
+	if who := unreachable(c.dec.Asks, sc.run.User); who != "" {
 		c.refuse(machine.CallDeny, denied("This call needs an approval that nobody can give."))
 		c.dec.Reason = "nobody can answer " + string(who)
 		return nil
