@@ -270,3 +270,67 @@ func TestCommitReachesTheChatOnce(t *testing.T) {
 	}
 	r.verify()
 }
+
+// Wherever the process dies, at any of its writes, before or after the write lands: a reader finds the old file or the new one, whole,
+// and whoever takes the run up brings it to the new one.
+func TestW4_AFileIsOldOrNewWhereverTheProcessDies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	bundle := houseDigest(t)
+	const before, after = "the old text, whole", "the new text, whole"
+	patch, _ := json.Marshal(map[string]string{"path": "output/a.md", "old_string": "old", "new_string": "new"})
+	for name, args := range map[string]string{"workspace.write_file": write("output/a.md", after), "workspace.apply_patch": string(patch)} {
+		cuts := 0
+		for at := 1; at <= cuts+1; at++ { // one beyond the last write, so that all of them were tried
+			for _, lands := range []bool{false, true} {
+				r.store.hook(nil, nil)
+				r.scope = r.newRun(bundle)
+				r.execute(r.one("workspace.write_file", write("output/a.md", before)))
+				r.execute(r.one("workspace.read_file", `{"path":"output/a.md"}`))
+				scope, seen := r.scope, map[string]bool{}
+				look := func(when string) {
+					data, err := r.store.Blob(r.ctx, tenant, r.tree().Files["output/a.md"].Digest)
+					if err != nil || string(data) != before && string(data) != after {
+						t.Errorf("%s, write %d (landed: %v), %s: the file is %q, %v", name, at, lands, when, data, err)
+					}
+					if seen[after] && string(data) == before {
+						t.Errorf("%s, write %d (landed: %v), %s: the old file is back", name, at, lands, when)
+					}
+					seen[string(data)] = true
+				}
+				cut := false
+				r.store.hook(func(n int, _ persistence.Change) error {
+					look("before")
+					if n == at && !lands {
+						cut = true
+						return errCut
+					}
+					return nil
+				}, func(n int, _ persistence.Change) error {
+					look("after")
+					if n == at && lands {
+						cut = true
+						return errCut
+					}
+					return nil
+				})
+				ps := r.turnThrough(scope, []tools.Call{call("w", name, args)}, at%2 == 0)
+				if cut {
+					cuts = at
+				}
+				r.store.hook(nil, nil)
+				look("at the end")
+				if c := r.call(ps[0].Call.ID); !seen[before] || !seen[after] || c.State != machine.CallCompleted {
+					t.Errorf("%s, write %d (landed: %v): seen %v, the call is %s: %s", name, at, lands, seen, c.State, c.Reason)
+				}
+				if tree := r.tree(); tree.Version != 2 {
+					t.Errorf("%s, write %d (landed: %v): written %d times", name, at, lands, tree.Version-1)
+				}
+				r.verify()
+			}
+		}
+		if cuts < 2 {
+			t.Errorf("%s: only %d writes were cut", name, cuts)
+		}
+	}
+}
