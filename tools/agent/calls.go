@@ -29,7 +29,7 @@ type standing struct {
 
 // stand reads the calls of the run. Calls that wait for people do not hold back their siblings, except that finish waits
 // for all calls before it and holds those behind it: what it ends must have happened.
-func (s *session) stand(ctx context.Context, run persistence.Run) (standing, error) {
+func (s *shift) stand(ctx context.Context, run persistence.Run) (standing, error) {
 	var st standing
 	calls, err := s.c.Store.Calls(ctx, s.tenant, s.id)
 	if err != nil {
@@ -85,7 +85,7 @@ func confirmed(calls []persistence.Call) (n int64) {
 }
 
 // dispatch sees to the calls of the turn, one a step: executes the next, ends the turn, or parks the run.
-func (s *session) dispatch(ctx context.Context, run persistence.Run) error {
+func (s *shift) dispatch(ctx context.Context, run persistence.Run) error {
 	now, err := s.stand(ctx, run)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *session) dispatch(ctx context.Context, run persistence.Run) error {
 
 // nextTurn leaves the turn. When the plan stays where it is, the next request goes out with the same Apply; a new node is
 // written down first, because what the model may see depends on it.
-func (s *session) nextTurn(ctx context.Context, st *story) error {
+func (s *shift) nextTurn(ctx context.Context, st *story) error {
 	c, _, err := s.compiled(ctx, st.run)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (s *session) nextTurn(ctx context.Context, st *story) error {
 }
 
 // failingDenial ends the run when a rule that denied a call says so.
-func (s *session) failingDenial(ctx context.Context, denied []persistence.Call) error {
+func (s *shift) failingDenial(ctx context.Context, denied []persistence.Call) error {
 	for _, c := range denied {
 		records, err := s.c.Store.Decisions(ctx, s.tenant, s.id, c.ID)
 		if err != nil {
@@ -165,7 +165,7 @@ func (s *session) failingDenial(ctx context.Context, denied []persistence.Call) 
 }
 
 // execute runs one call through the dispatcher. The run's own moves ride in the dispatcher's commits.
-func (s *session) execute(ctx context.Context, run persistence.Run, c persistence.Call) error {
+func (s *shift) execute(ctx context.Context, run persistence.Run, c persistence.Call) error {
 	hooks := tools.Hooks{
 		Start: func(c persistence.Call) tools.Rider { return s.ridesWithStart(ctx, c) },
 		Done:  func(e tools.Ending) tools.Rider { return s.ridesWithOutcome(ctx, e) },
@@ -182,7 +182,7 @@ func (s *session) execute(ctx context.Context, run persistence.Run, c persistenc
 }
 
 // ridesWithStart moves the run to awaiting_host_commit together with the start of a call that asks the host.
-func (s *session) ridesWithStart(ctx context.Context, c persistence.Call) tools.Rider {
+func (s *shift) ridesWithStart(ctx context.Context, c persistence.Call) tools.Rider {
 	if c.Tool != toolCommit {
 		return tools.Rider{}
 	}
@@ -195,7 +195,7 @@ func (s *session) ridesWithStart(ctx context.Context, c persistence.Call) tools.
 
 // ridesWithOutcome moves the run together with the outcome of a call: through the states of a workspace change, or back
 // from the host. Nothing rides when the run has been cancelled meanwhile.
-func (s *session) ridesWithOutcome(ctx context.Context, e tools.Ending) tools.Rider {
+func (s *shift) ridesWithOutcome(ctx context.Context, e tools.Ending) tools.Rider {
 	if e.Tree == nil && e.Call.Tool != toolCommit {
 		return tools.Rider{}
 	}
@@ -232,7 +232,7 @@ func (s *session) ridesWithOutcome(ctx context.Context, e tools.Ending) tools.Ri
 
 // ride tells a story about the run as it is now. When the run cannot be read nothing rides: a call's outcome is written
 // all the same, and the loop finds the run at rest and mends its state.
-func (s *session) ride(ctx context.Context, tell func(*story)) tools.Rider {
+func (s *shift) ride(ctx context.Context, tell func(*story)) tools.Rider {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	run, err := s.load(ctx)
@@ -248,7 +248,7 @@ func (s *session) ride(ctx context.Context, tell func(*story)) tools.Rider {
 }
 
 // hostCommit goes on from awaiting_host_commit, where a crash or a refusal can leave the run.
-func (s *session) hostCommit(ctx context.Context, run persistence.Run) error {
+func (s *shift) hostCommit(ctx context.Context, run persistence.Run) error {
 	now, err := s.stand(ctx, run)
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func (s *session) hostCommit(ctx context.Context, run persistence.Run) error {
 }
 
 // wait is a run at rest for people. It goes on when there is something to do; otherwise it says what is waited for.
-func (s *session) wait(ctx context.Context, run persistence.Run) (*Outcome, error) {
+func (s *shift) wait(ctx context.Context, run persistence.Run) (*Outcome, error) {
 	for swept := false; ; swept = true {
 		now, err := s.stand(ctx, run)
 		if err != nil {
@@ -303,7 +303,7 @@ func (s *session) wait(ctx context.Context, run persistence.Run) (*Outcome, erro
 }
 
 // approvals lists what people have to decide in this run, oldest first.
-func (s *session) approvals(ctx context.Context) ([]persistence.Approval, error) {
+func (s *shift) approvals(ctx context.Context) ([]persistence.Approval, error) {
 	var all []persistence.Approval
 	q := persistence.Query{Run: s.id, States: []machine.State{machine.ApprovalPending, machine.ApprovalParked}, Limit: 500}
 	for {

@@ -23,7 +23,7 @@ type request struct {
 // assemble builds the request of the turn that comes next from what the store says. Its components, in order: system,
 // task, then the history (replies, results, reminders, plan steps and guidance as the journal has them, pending guidance
 // last), and the workspace's files as the last word. Calls and their results are never separated.
-func (s *session) assemble(ctx context.Context, run persistence.Run, c *tools.Compiled, profile *specs.Profile) (request, error) {
+func (s *shift) assemble(ctx context.Context, run persistence.Run, c *tools.Compiled, profile *specs.Profile) (request, error) {
 	req := request{skipped: map[string]string{}}
 	req.Run, req.Invocation, req.Turn = run.ID, run.Root, run.Round+1
 	offered, err := s.offer(ctx, run, c.Bundle, profile)
@@ -89,7 +89,7 @@ func systemPrompt(profile *specs.Profile, offered []provider.Tool) string {
 }
 
 // conversation gives the history as messages: each reply as the model gave it, followed by one result for each of its calls.
-func (s *session) conversation(ctx context.Context, profile *specs.Profile, skipped map[string]string) ([]provider.Message, error) {
+func (s *shift) conversation(ctx context.Context, profile *specs.Profile, skipped map[string]string) ([]provider.Message, error) {
 	calls, err := s.c.Store.Calls(ctx, s.tenant, s.id)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *session) conversation(ctx context.Context, profile *specs.Profile, skip
 }
 
 // result reads the stored result of a call that has ended.
-func (s *session) result(ctx context.Context, c persistence.Call) (tools.Result, error) {
+func (s *shift) result(ctx context.Context, c persistence.Call) (tools.Result, error) {
 	if r, ok := s.results[c.ID]; ok {
 		return r, nil
 	}
@@ -149,7 +149,7 @@ func (s *session) result(ctx context.Context, c persistence.Call) (tools.Result,
 
 // show gives a result as the model reads it. Where a person changed the arguments, the result begins by saying so, with
 // the arguments that ran: a model that does not read that makes its first call again.
-func (s *session) show(ctx context.Context, policy specs.ContextPolicy, c persistence.Call, r tools.Result, skipped map[string]string) (provider.ToolResult, error) {
+func (s *shift) show(ctx context.Context, policy specs.ContextPolicy, c persistence.Call, r tools.Result, skipped map[string]string) (provider.ToolResult, error) {
 	shown, reason := view(policy, c, r)
 	if reason != "" {
 		skipped["tool_result:"+string(c.ID)] = reason
@@ -178,7 +178,7 @@ const (
 )
 
 // files lists the workspace files that the agent can see.
-func (s *session) files(ctx context.Context, run persistence.Run, b *specs.Bundle, profile *specs.Profile, skipped map[string]string) (string, error) {
+func (s *shift) files(ctx context.Context, run persistence.Run, b *specs.Bundle, profile *specs.Profile, skipped map[string]string) (string, error) {
 	tree, err := s.c.Store.Tree(ctx, s.tenant, persistence.RunTree(run.ID), 0)
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ import (
 
 // end ends the run because of a failure: partially successful when a commit is in the chat, else failed. A run that was
 // cancelled meanwhile is left to the loop, which ends it as cancelled.
-func (s *session) end(ctx context.Context, f *failure) error {
+func (s *shift) end(ctx context.Context, f *failure) error {
 	var err error
 	for range maxStale {
 		run, loadErr := s.load(ctx)
@@ -54,7 +54,7 @@ type closing struct {
 }
 
 // close ends the run and everything in it with one Apply: calls, approvals, invocations, reservations, and last the run.
-func (s *session) close(ctx context.Context, run persistence.Run, ev machine.Event, f *failure, more closing) error {
+func (s *shift) close(ctx context.Context, run persistence.Run, ev machine.Event, f *failure, more closing) error {
 	reason := "the run is over"
 	change := persistence.Change{Trees: more.trees, Blobs: more.blobs}
 	st := begin(run)
@@ -86,7 +86,7 @@ func (s *session) close(ctx context.Context, run persistence.Run, ev machine.Eve
 	return s.commit(ctx, st, change)
 }
 
-func (s *session) closeRoot(ctx context.Context, st *story, ev machine.Event) error {
+func (s *shift) closeRoot(ctx context.Context, st *story, ev machine.Event) error {
 	root, err := s.c.Store.Invocation(ctx, s.tenant, s.id, st.run.Root)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func levelOf(ev machine.Event) persistence.Level {
 
 // finish completes the run: persist/ goes back to the chat's stable tree, after a check that nobody else changed the same
 // files meanwhile, in the Apply that ends the run. On a conflict the run does not complete and the stable tree stays as it is.
-func (s *session) finish(ctx context.Context, run persistence.Run) error {
+func (s *shift) finish(ctx context.Context, run persistence.Run) error {
 	var more closing
 	if run.Chat != "" {
 		promoted, err := s.promotion(ctx, run)
@@ -137,7 +137,7 @@ func (s *session) finish(ctx context.Context, run persistence.Run) error {
 
 // promotion compares three manifests: the stable tree that persist/ was projected from, the stable tree now, and the run's
 // files. What the run changed is promoted; a file that both changed, in different ways, is a conflict.
-func (s *session) promotion(ctx context.Context, run persistence.Run) (*persistence.TreeChange, error) {
+func (s *shift) promotion(ctx context.Context, run persistence.Run) (*persistence.TreeChange, error) {
 	id := persistence.ChatTree(run.Chat)
 	base := persistence.Tree{}
 	var err error

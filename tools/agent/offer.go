@@ -18,7 +18,7 @@ const (
 )
 
 // offer gives the tools of the next request: exactly those that policy shows, by canonical name.
-func (s *session) offer(ctx context.Context, run persistence.Run, b *specs.Bundle, profile *specs.Profile) ([]provider.Tool, error) {
+func (s *shift) offer(ctx context.Context, run persistence.Run, b *specs.Bundle, profile *specs.Profile) ([]provider.Tool, error) {
 	scope := s.scope(run)
 	scope.Turn = run.Round + 1
 	decisions, _, err := s.c.Dispatcher.List(ctx, scope)

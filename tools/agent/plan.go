@@ -59,7 +59,7 @@ func choosePlan(b *specs.Bundle, name string, profile specs.ProfileName) (*specs
 }
 
 // nextNode says where the plan goes from here, by its first transition whose condition holds.
-func (s *session) nextNode(ctx context.Context, run persistence.Run, c *tools.Compiled) (*specs.PlanNode, error) {
+func (s *shift) nextNode(ctx context.Context, run persistence.Run, c *tools.Compiled) (*specs.PlanNode, error) {
 	if run.Plan == "" {
 		return nil, nil
 	}

@@ -133,7 +133,7 @@ func (r *Runner) Run(ctx context.Context, t specs.TenantID, id specs.RunID) (Out
 		defer done()
 		_ = r.c.Store.Release(ctx, lease) // a lease that cannot be given back runs out by itself
 	}()
-	s := &session{Runner: r, tenant: t, id: id, fence: lease.Fence, hist: newHistory(r.c.Store, t, id),
+	s := &shift{Runner: r, tenant: t, id: id, fence: lease.Fence, hist: newHistory(r.c.Store, t, id),
 		models: map[specs.ProfileName]provider.Model{}, results: map[specs.CallID]tools.Result{}}
 	out, err := s.loop(ctx)
 	if errors.Is(err, persistence.ErrFenced) {
@@ -174,9 +174,9 @@ func (r *Runner) keepLease(ctx context.Context, lease persistence.Lease, cancel 
 	}
 }
 
-// session is one process's work on one run, from taking the lease to giving it back. What it holds besides the
+// shift is one process's work on one run, from taking the lease to giving it back. What it holds besides the
 // fence is a cache of what the store says.
-type session struct {
+type shift struct {
 	*Runner
 	tenant  specs.TenantID
 	id      specs.RunID
@@ -186,11 +186,11 @@ type session struct {
 	results map[specs.CallID]tools.Result
 }
 
-// maxStale bounds how often in a row somebody else may be first before the session gives up: two live
+// maxStale bounds how often in a row somebody else may be first before the shift gives up: two live
 // processes that both believe to be right must not spin.
 const maxStale = 25
 
-func (s *session) loop(ctx context.Context) (Outcome, error) {
+func (s *shift) loop(ctx context.Context) (Outcome, error) {
 	run, err := s.load(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -232,7 +232,7 @@ func (s *session) loop(ctx context.Context) (Outcome, error) {
 }
 
 // takeUp says in the journal that a run was found in the middle of something, and settles what a dead process left.
-func (s *session) takeUp(ctx context.Context, run persistence.Run) error {
+func (s *shift) takeUp(ctx context.Context, run persistence.Run) error {
 	switch run.State {
 	case machine.RunCreated, machine.RunAwaitingApproval:
 		return nil
@@ -254,7 +254,7 @@ func (s *session) takeUp(ctx context.Context, run persistence.Run) error {
 }
 
 // step does the next thing that the run's state asks for. A non-nil Outcome means that the run waits.
-func (s *session) step(ctx context.Context, run persistence.Run) (*Outcome, error) {
+func (s *shift) step(ctx context.Context, run persistence.Run) (*Outcome, error) {
 	switch run.State {
 	case machine.RunCreated, machine.RunInitializingWorkspace:
 		return nil, s.initialize(ctx, run)
@@ -289,22 +289,22 @@ func (s *session) step(ctx context.Context, run persistence.Run) (*Outcome, erro
 	return nil, tools.Systemf("agent.unknown_state", "the loop does not know the state %q", run.State)
 }
 
-func (s *session) load(ctx context.Context) (persistence.Run, error) {
+func (s *shift) load(ctx context.Context) (persistence.Run, error) {
 	return s.c.Store.Run(ctx, s.tenant, s.id)
 }
 
-func (s *session) scope(run persistence.Run) tools.Scope {
+func (s *shift) scope(run persistence.Run) tools.Scope {
 	return tools.Scope{Tenant: s.tenant, Run: s.id, Invocation: run.Root, Turn: run.Round, Fence: s.fence}
 }
 
-func (s *session) apply(ctx context.Context, key string, c persistence.Change) (persistence.Applied, error) {
+func (s *shift) apply(ctx context.Context, key string, c persistence.Change) (persistence.Applied, error) {
 	c.Tenant, c.Run, c.Key, c.Fence = s.tenant, s.id, key, s.fence
 	return s.c.Store.Apply(ctx, c)
 }
 
 // commit writes a story as one Change, keyed by the version of the run it starts from: the same step is written
 // once, and the same kind of step from a later state is another.
-func (s *session) commit(ctx context.Context, st *story, c persistence.Change) error {
+func (s *shift) commit(ctx context.Context, st *story, c persistence.Change) error {
 	if st.err != nil {
 		return st.err
 	}
@@ -387,7 +387,7 @@ func cancelReason(run persistence.Run) string {
 }
 
 // compiled is the bundle the run is pinned to. Without it nothing is decided and the run ends.
-func (s *session) compiled(ctx context.Context, run persistence.Run) (*tools.Compiled, *specs.Profile, error) {
+func (s *shift) compiled(ctx context.Context, run persistence.Run) (*tools.Compiled, *specs.Profile, error) {
 	c, err := s.c.Policies.Pinned(ctx, s.tenant, run.Bundle)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, persistence.ErrUnavailable) || errors.Is(err, persistence.ErrLocked) {

@@ -185,7 +185,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // initialize lays out the workspace and begins: the chat's stable persist/ is projected into the run's tree, the root
 // invocation starts, and the first request can be put together; all in one Apply.
-func (s *session) initialize(ctx context.Context, run persistence.Run) error {
+func (s *shift) initialize(ctx context.Context, run persistence.Run) error {
 	var change persistence.Change
 	tree, err := s.c.Store.Tree(ctx, s.tenant, persistence.RunTree(s.id), 0)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 
 // turn plays one model turn: the request goes out when the run is written down as calling_model, and the reply is written
 // together with the calls it makes. Before is what the run does in the same Apply before the request, if anything.
-func (s *session) turn(ctx context.Context, run persistence.Run, before *story) error {
+func (s *shift) turn(ctx context.Context, run persistence.Run, before *story) error {
 	c, profile, err := s.compiled(ctx, run)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func limits(run persistence.Run, b *specs.Bundle, profile *specs.Profile) error 
 	return nil
 }
 
-func (s *session) model(ctx context.Context, run persistence.Run, profile *specs.Profile) (provider.Model, error) {
+func (s *shift) model(ctx context.Context, run persistence.Run, profile *specs.Profile) (provider.Model, error) {
 	name := specs.ProfileName(profile.Name)
 	if m := s.models[name]; m != nil {
 		return m, nil
@@ -112,7 +112,7 @@ func (s *session) model(ctx context.Context, run persistence.Run, profile *specs
 }
 
 // ask puts a request to the model, within the time one request may take.
-func (s *session) ask(ctx context.Context, m provider.Model, req provider.Request) (reply provider.Reply, err error) {
+func (s *shift) ask(ctx context.Context, m provider.Model, req provider.Request) (reply provider.Reply, err error) {
 	err = s.watched(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, s.c.ModelTimeout)
 		defer cancel()
@@ -123,7 +123,7 @@ func (s *session) ask(ctx context.Context, m provider.Model, req provider.Reques
 }
 
 // modelFailed asks again after a while, or gives up. How often was asked is in the journal.
-func (s *session) modelFailed(ctx context.Context, run persistence.Run, cause error) error {
+func (s *shift) modelFailed(ctx context.Context, run persistence.Run, cause error) error {
 	attempt := s.hist.failures + 1
 	failed := line(persistence.KindModelFailed, modelFailedPayload{Turn: run.Round, Attempt: attempt, Error: clip(strings.ToValidUTF8(cause.Error(), "\uFFFD"), 2000)})
 	failed.Level = persistence.LevelWarn
@@ -139,7 +139,7 @@ func (s *session) modelFailed(ctx context.Context, run persistence.Run, cause er
 }
 
 // reply writes a turn down, with what follows from it.
-func (s *session) reply(ctx context.Context, run persistence.Run, c *tools.Compiled, profile *specs.Profile, reply provider.Reply) error {
+func (s *shift) reply(ctx context.Context, run persistence.Run, c *tools.Compiled, profile *specs.Profile, reply provider.Reply) error {
 	blob, err := encodeReply(reply)
 	if err != nil {
 		return tools.Systemf("provider.unserialisable", "reply of turn %d: %w", run.Round, err)
@@ -161,7 +161,7 @@ func (s *session) reply(ctx context.Context, run persistence.Run, c *tools.Compi
 }
 
 // propose hands the calls of a turn to the dispatcher; the turn's own lines and the run's move ride along.
-func (s *session) propose(ctx context.Context, st *story, blob persistence.Blob, calls []tools.Call) error {
+func (s *shift) propose(ctx context.Context, st *story, blob persistence.Blob, calls []tools.Call) error {
 	st.run.Calls += int64(len(calls))
 	st.move(machine.RunDispatch, map[string]any{"turn": st.run.Round, "calls": len(calls)})
 	if st.err != nil {
@@ -187,7 +187,7 @@ func startable(calls []tools.Call) bool {
 
 // drift answers a turn without a call: its text is kept as a file, and the model is reminded; as often as the profile allows,
 // then the run cannot go on.
-func (s *session) drift(ctx context.Context, st *story, profile *specs.Profile, node *specs.PlanNode, text string, reply persistence.Blob) error {
+func (s *shift) drift(ctx context.Context, st *story, profile *specs.Profile, node *specs.PlanNode, text string, reply persistence.Blob) error {
 	limit := int64(1)
 	if profile.Run.DriftRecoveries != nil {
 		limit = *profile.Run.DriftRecoveries

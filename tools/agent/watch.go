@@ -14,7 +14,7 @@ var errIntervened = errors.New("the run was cancelled or ended by somebody else"
 
 // watched runs one step that may take long, and ends its context when another process cancels the run. The watcher
 // lives exactly as long as the step.
-func (s *session) watched(ctx context.Context, step func(context.Context) error) error {
+func (s *shift) watched(ctx context.Context, step func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
