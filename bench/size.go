@@ -36,11 +36,12 @@ func size(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cmd(nil, bin, "init", "gate").Run(); err != nil {
+	studio, err := filepath.Abs("../testdata/tenants/studio")
+	if err != nil {
 		return err
 	}
 	start = time.Now()
-	run := cmd(nil, bin, "run", "gate", "--task", "Write a greeting.")
+	run := cmd(nil, bin, "run", studio, "--user", "ann", "--task", "Write a greeting.")
 	var exit *exec.ExitError
 	if err := run.Run(); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) {
 		return err
@@ -49,7 +50,7 @@ func size(ctx context.Context) error {
 	rss := run.ProcessState.SysUsage().(*syscall.Rusage).Maxrss * 1024
 	fmt.Printf("binary          %6.1f MB\n", float64(info.Size())/1e6)
 	fmt.Printf("cold build      %6.1f s (modules already fetched)\n", cold.Seconds())
-	fmt.Printf("a whole run     %6.0f ms, to the approval\n", float64(took.Milliseconds()))
+	fmt.Printf("the studio run  %6.0f ms, to the approval\n", float64(took.Milliseconds()))
 	fmt.Printf("its peak memory %6.1f MB\n", float64(rss)/1e6)
 	result("memory/100MB", float64(rss)/1e8, "<=1", rss <= 1e8)
 	return nil
