@@ -18,14 +18,14 @@ func (a *app) card(w persistence.Approval, now time.Time) string {
 	var c tools.Card
 	var b strings.Builder
 	if err := json.Unmarshal(w.Shown, &c); err != nil {
-		return indent(plain(string(w.Shown)))
+		return indent(block(string(w.Shown)))
 	}
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %s %s\n", a.dim(pad(name, 11)), fmt.Sprintf(format, args...))
 	}
 	fmt.Fprintf(&b, "%s %s\n", a.wait("?"), a.bold(plain(c.Title)))
-	row("tool", "%s (%s)", c.Tool, plain(orElse(string(c.SourceName), string(c.Source))))
-	row("asked by", "%s, for %s", orElse(string(c.Profile), "an agent"), plain(string(c.Requester)))
+	row("tool", "%s (%s)", plain(string(c.Tool)), plain(orElse(string(c.SourceName), string(c.Source))))
+	row("asked by", "%s, for %s", plain(orElse(string(c.Profile), "an agent")), plain(string(c.Requester)))
 	for _, r := range c.Reasons {
 		why := plain(string(r.Rule))
 		if r.Reason != "" {
@@ -35,12 +35,12 @@ func (a *app) card(w persistence.Approval, now time.Time) string {
 		row("who decides", "%s", whoDecides(r))
 	}
 	row("effect", "%s", effects(c))
-	row("arguments", "%s", strings.TrimSpace(strings.ReplaceAll(readable(c.Arguments, c.Truncated), "\n", "\n"+strings.Repeat(" ", 14))))
+	row("arguments", "%s", strings.TrimSpace(strings.ReplaceAll(block(readable(c.Arguments, c.Truncated)), "\n", "\n"+strings.Repeat(" ", 14))))
 	for path, version := range c.Targets {
-		row("acts on", "%s (%s)", plain(path), short(plain(version)))
+		row("acts on", "%s (%s)", plain(path), plain(short(version)))
 	}
 	for _, warning := range c.Warnings {
-		row("warning", "%s", a.bad(warning))
+		row("warning", "%s", a.bad(plain(warning)))
 	}
 	row("until", "%s (%s), then %s", w.Deadline.Local().Format("2006-01-02 15:04:05"), ago(now.Sub(w.Deadline)), onExpire(c.OnExpire))
 	row("digests", "%s", a.dim(fmt.Sprintf("arguments %s  tool %s  policy %s  card %s", short(string(c.ArgsDigest)), short(string(c.ToolDigest)), short(string(c.PolicyDigest)), short(string(w.ShownDigest)))))

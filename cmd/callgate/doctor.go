@@ -55,7 +55,7 @@ func (a *app) doctor(ctx context.Context, _ []string) error {
 				a.printf("%s %s %s\n", a.good("✓"), c.What, a.dim(c.Said))
 				continue
 			}
-			a.printf("%s %s: %s\n", a.bad("✗"), c.What, plain(c.Err))
+			a.printf("%s %s: %s\n", a.bad("✗"), c.What, block(c.Err))
 			if c.Fix != "" {
 				a.printf("    %s\n", c.Fix)
 			}

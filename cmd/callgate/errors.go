@@ -83,7 +83,7 @@ func (a *app) report(err error) int {
 	}
 	code, text, hint := judge(err)
 	if text != "" {
-		a.note("callgate: %s\n", strings.TrimRight(text, "\n"))
+		a.note("callgate: %s\n", block(strings.TrimRight(text, "\n")))
 	}
 	if hint != "" {
 		a.note("  hint: %s\n", hint)

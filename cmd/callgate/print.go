@@ -58,13 +58,19 @@ func (a *app) wait(s string) string { return a.paint("33", s) }
 func (a *app) dim(s string) string  { return a.paint("2", s) }
 func (a *app) bold(s string) string { return a.paint("1", s) }
 
-// plain makes text of unknown origin safe for a terminal: what would move the cursor, reorder or hide text is
-// written as an escape.
-func plain(s string) string {
+// plain makes text of unknown origin safe for a terminal and for the one line that it stands on: what would begin another
+// line, move the cursor, reorder or hide text is written as an escape. A name that a model made up cannot become a line of
+// the story.
+func plain(s string) string { return escaped(s, false) }
+
+// block is plain for text that has lines of its own, where nothing of ours follows on them.
+func block(s string) string { return escaped(s, true) }
+
+func escaped(s string, lines bool) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case r == '\n' || r == '\t':
+		case lines && (r == '\n' || r == '\t'):
 			b.WriteRune(r)
 		case r == unicode.ReplacementChar, !unicode.IsPrint(r) && r != ' ', unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs):
 			fmt.Fprintf(&b, "\\u{%x}", r)

@@ -98,7 +98,7 @@ func (a *app) printConclusion(r runReport, out agent.Outcome) {
 		a.printf("  %s\n", n)
 	}
 	if r.Message != "" {
-		a.printf("\n%s\n%s\n", a.dim("in the chat:"), indent(plain(strings.TrimRight(r.Message, "\n"))))
+		a.printf("\n%s\n%s\n", a.dim("in the chat:"), indent(block(strings.TrimRight(r.Message, "\n"))))
 	}
 	a.printf("\n%s\n", a.dim("the whole story: callgate journal show "+a.ref(r.Run)))
 }
@@ -195,14 +195,14 @@ func (a *app) printResult(r tools.Result) {
 	for _, c := range r.Content {
 		switch {
 		case c.Text != "":
-			a.printf("%s\n", plain(strings.TrimRight(c.Text, "\n")))
+			a.printf("%s\n", block(strings.TrimRight(c.Text, "\n")))
 		case len(c.JSON) > 0:
-			a.printf("%s\n", readable(string(c.JSON), false))
+			a.printf("%s\n", block(readable(string(c.JSON), false)))
 		case c.Ref != "":
 			a.printf("%s %s (%s, %s)\n", c.Type, plain(c.Ref), orElse(c.MediaType, "bytes"), byteCount(c.Size))
 		}
 	}
 	if len(r.Content) == 0 && len(r.Structured) > 0 {
-		a.printf("%s\n", readable(string(r.Structured), false))
+		a.printf("%s\n", block(readable(string(r.Structured), false)))
 	}
 }

@@ -189,7 +189,7 @@ func TestNothingAModelWritesMovesTheCursor(t *testing.T) {
 		"\x1b[2Jgone":      `\u{1b}[2Jgone`,
 		"a\u202eb":         `a\u{202e}b`,
 		"zero\u200bwidth":  `zero\u{200b}width`,
-		"tab\tand\nline":   "tab\tand\nline",
+		"tab\tand\nline":   `tab\u{9}and\u{a}line`,
 		"schön 漢字 e\u0301": "schön 漢字 e\u0301",
 		"bad \xff byte":    `bad \u{fffd} byte`,
 	} {

@@ -167,7 +167,7 @@ func (a *app) workspaceCat(ctx context.Context, word, file string, at int64) err
 			return err
 		}
 		if a.TerminalOut {
-			data = []byte(plain(string(data)))
+			data = []byte(block(string(data)))
 		}
 		_, err = a.Stdout.Write(data)
 		return err
@@ -239,7 +239,7 @@ func (a *app) workspaceDiff(ctx context.Context, args []string, from, to int64) 
 				a.printf("%s %s (not text)\n", c.What, plain(c.Path))
 				continue
 			}
-			a.printf("%s", a.paintDiff(plain(c.Diff)))
+			a.printf("%s", a.paintDiff(block(c.Diff)))
 		}
 		if len(changes) == 0 {
 			a.note("versions %d and %d have the same files\n", older.Version, newer.Version)
