@@ -15,7 +15,7 @@
 //
 // Beside the walk: Recover takes up what a dead process left, Reconcile records what a person found out about a call whose
 // outcome is unknown, Sweep ends questions whose time is over, CancelRun and CancelCall take back, and ClosingEntries lets the
-// run's last Change settle everything that is open.
+// run's last Change settle everything that is open. RevokeGrant takes a remembered yes back, AdjustBudget corrects what was spent.
 //
 //	d, err := tools.New(tools.Config{Store: store, Registry: registry, Policies: tools.NewStoredPolicies(store)})
 //	ps, err := d.Propose(ctx, scope, reply.Calls, tools.Rider{StartFirst: true})

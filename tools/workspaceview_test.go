@@ -286,7 +286,6 @@ func TestW4_AFileIsOldOrNewWhereverTheProcessDies(t *testing.T) {
 				r.store.hook(nil, nil)
 				r.scope = r.newRun(bundle)
 				r.execute(r.one("workspace.write_file", write("output/a.md", before)))
-				r.execute(r.one("workspace.read_file", `{"path":"output/a.md"}`))
 				scope, seen := r.scope, map[string]bool{}
 				look := func(when string) {
 					data, err := r.store.Blob(r.ctx, tenant, r.tree().Files["output/a.md"].Digest)
