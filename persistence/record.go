@@ -135,8 +135,9 @@ type Approval struct {
 	Votes       []Vote          `json:"votes,omitempty"`
 	DecidedBy   specs.UserID    `json:"decidedBy,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
-	Scope       string          `json:"scope,omitempty"`   // once, run, grant
-	NewArgs     specs.Digest    `json:"newArgs,omitempty"` // the arguments a person put in place of the model's
+	Scope       string          `json:"scope,omitempty"`    // once, run, grant
+	GrantFor    time.Duration   `json:"grantFor,omitempty"` // how long a remembered yes holds
+	NewArgs     specs.Digest    `json:"newArgs,omitempty"`  // the arguments a person put in place of the model's
 	OnExpire    specs.OnExpire  `json:"onExpire"`
 }
 

@@ -632,3 +632,59 @@ func TestCase_A32_RejectingOneLeavesTheOther(t *testing.T) {
 	}
 	r.verify()
 }
+
+// A remembered yes reaches no further than everybody who had to give it wished, and answers no rule that its givers could not.
+func TestA6_AGrantIsNoWiderThanTheNarrowestWish(t *testing.T) {
+	t.Parallel()
+	wish := func(p tools.Proposal, by tools.Principal, args string, any bool, lasts time.Duration) tools.Ballot {
+		b := tools.Ballot{Approval: p.Call.Approval, By: by, Verdict: tools.BallotApprove, Scope: tools.ScopeGrant, AnyArgs: any, GrantFor: lasts}
+		if args != "" {
+			b.Args = json.RawMessage(args)
+		}
+		return b
+	}
+	t.Run("the last voter does not widen it to any arguments", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, people)
+		p := r.one("act.once", `{"to":"both"}`)
+		_, err := r.d.Decide(r.ctx, tenant, wish(p, bob, "", false, time.Hour))
+		r.must(err)
+		if _, err := r.d.Decide(r.ctx, tenant, wish(p, cleo, "", true, 0)); !errors.Is(err, tools.ErrBallot) {
+			t.Fatalf("one of two granted any arguments: %v", err)
+		}
+		_, err = r.d.Decide(r.ctx, tenant, wish(p, cleo, "", false, 1000*time.Hour))
+		r.must(err)
+		if q := r.one("act.once", `{"to":"both"}`); q.Approval != nil {
+			t.Error("what both granted is asked")
+		}
+		r.clock.add(61 * time.Minute)
+		if q := r.one("act.once", `{"to":"both"}`); q.Approval == nil {
+			t.Error("the last voter made it last longer than the first one wished")
+		}
+	})
+	t.Run("arguments that nobody is asked about answer no rule", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, people)
+		p := r.one("act.once", `{"to":"both"}`)
+		for _, any := range []bool{false, true} {
+			if _, err := r.d.Decide(r.ctx, tenant, wish(p, bob, `{"to":"harmless"}`, any, 0)); !errors.Is(err, tools.ErrBallot) {
+				t.Fatalf("any arguments %v: %v", any, err)
+			}
+		}
+		b := wish(p, bob, `{"to":"harmless"}`, false, 0)
+		b.Scope = tools.ScopeOnce
+		a, err := r.d.Decide(r.ctx, tenant, b)
+		r.must(err)
+		if a.State != machine.ApprovalApproved {
+			t.Errorf("harmless arguments need one yes: %s", a.State)
+		}
+		if q := r.one("act.once", `{"to":"lead"}`); q.Approval == nil {
+			t.Error("bob answered for the lead")
+		}
+		grants, err := r.store.Grants(r.ctx, tenant, "")
+		r.must(err)
+		if len(grants) != 0 {
+			t.Errorf("remembered: %+v", grants)
+		}
+	})
+}

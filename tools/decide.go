@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -294,7 +295,8 @@ func missing(asks []persistence.Ask, votes []persistence.Vote) int {
 	return most
 }
 
-// scope checks how far the yes is to reach, and keeps the narrowest wish of all who voted.
+// scope checks how far the yes is to reach and how long it is to be remembered, and keeps the narrowest wish of all who voted.
+// Any arguments can be granted only by somebody who alone can answer every rule that asks.
 func (x *box) scope() error {
 	want := x.b.Scope
 	if want == "" {
@@ -304,18 +306,20 @@ func (x *box) scope() error {
 		return fmt.Errorf("%w: no scope %q", ErrBallot, want)
 	}
 	if want != ScopeOnce {
-		quorum := 1
 		for _, ask := range x.a.Asks {
 			if !ask.Grantable {
 				return fmt.Errorf("%w: %s cannot be answered by a remembered grant", ErrBallot, ask.Rule)
 			}
-			quorum = max(quorum, ask.Quorum)
 		}
-		if x.b.AnyArgs && quorum > 1 {
+		if x.b.AnyArgs && missing(x.a.Asks, []persistence.Vote{x.vote()}) > 0 {
 			return fmt.Errorf("%w: any arguments cannot be granted where several people must agree", ErrBallot)
 		}
 		if x.b.GrantFor < 0 {
 			return fmt.Errorf("%w: a grant of negative duration", ErrBallot)
+		}
+		lasts := cmp.Or(x.b.GrantFor, defaultGrant)
+		if x.a.GrantFor == 0 || lasts < x.a.GrantFor {
+			x.a.GrantFor = lasts
 		}
 	}
 	width := map[GrantScope]int{ScopeOnce: 0, ScopeRun: 1, ScopeGrant: 2}
@@ -339,10 +343,7 @@ func (x *box) grant(ctx context.Context, now time.Time) error {
 	for _, ask := range x.a.Asks {
 		g.Rules = append(g.Rules, ask.Rule)
 	}
-	g.Expires = now.Add(defaultGrant)
-	if x.b.GrantFor > 0 {
-		g.Expires = now.Add(x.b.GrantFor)
-	}
+	g.Expires = now.Add(x.a.GrantFor)
 	if x.a.Scope == string(ScopeRun) {
 		g.Run = x.a.Run
 	}

@@ -67,6 +67,9 @@ func (x *box) edit(ctx context.Context) (bool, error) {
 			return false, &EditError{Approval: x.a.ID, Why: fmt.Sprintf("nobody can answer %s", who)}
 		}
 	}
+	if !dec.ApprovalRequired && x.a.Scope != string(ScopeOnce) {
+		return false, fmt.Errorf("%w: nobody is asked about these arguments, so there is no yes to remember", ErrBallot)
+	}
 	fresh, err := x.d.newApproval(ctx, sc, &x.call, tool, args, dec)
 	if err != nil {
 		return false, err
@@ -136,7 +139,7 @@ func (x *box) askAnew(fresh *persistence.Approval, vote persistence.Vote) error 
 	x.s.move(machine.Approval(), x.old.State, machine.ApprovalCancel, &old, map[string]any{"call": x.call.ID, "why": "the arguments were edited"})
 	x.s.last().Move.Version, x.s.last().Move.OnTime = x.old.Version, true
 	if len(vote.Rules) > 0 {
-		fresh.Votes, fresh.Scope = []persistence.Vote{vote}, x.a.Scope
+		fresh.Votes, fresh.Scope, fresh.GrantFor = []persistence.Vote{vote}, x.a.Scope, x.a.GrantFor
 	}
 	x.next.Approval, x.next.Approvals = fresh.ID, x.call.Approvals+1
 	x.moveCall(machine.CallReask, map[string]any{"approval": fresh.ID, "by": x.b.By.User, "why": "the arguments were edited, and others must agree to them"})
