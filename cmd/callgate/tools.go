@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,8 @@ func (a *app) toolsVerb() *cobra.Command {
 		Use:   "tools DIR",
 		Short: "The list of tools a model would see",
 		Long: `Lists the tools that policy shows to the model of a profile, by canonical name, with the alias the model calls them
-by. "asks" means that a call waits for a person, "may ask" and "may be refused" that it depends on the arguments.`,
+by. "free" means that every call may be made at once, "asks" that every call waits for a person; "may ask" and "may be
+refused" depend on the arguments.`,
 		Example: "  callgate tools my-gate --profile writer",
 		Args:    oneDir,
 	}
@@ -41,6 +43,8 @@ type listedTool struct {
 	Callable         bool             `json:"callable"`
 	ApprovalRequired bool             `json:"approvalRequired"`
 	DependsOnArgs    bool             `json:"dependsOnArgs,omitempty"`
+	MayAsk           bool             `json:"mayAsk,omitempty"`       // some arguments need a person, others do not
+	MayBeRefused     bool             `json:"mayBeRefused,omitempty"` // some arguments are refused
 	Code             string           `json:"code,omitempty"`
 	Rule             specs.RuleID     `json:"rule,omitempty"`
 	Reason           string           `json:"reason,omitempty"`
@@ -55,7 +59,6 @@ func (a *app) listTools(dir string, s subject, all bool) error {
 	if err != nil {
 		return err
 	}
-	in.Trace = false
 	list, hidden := []listedTool{}, 0
 	for _, d := range c.Policy.List(in) {
 		if !d.Visible && !all {
@@ -63,9 +66,11 @@ func (a *app) listTools(dir string, s subject, all bool) error {
 			continue
 		}
 		t := c.Bundle.Tool(d.Tool)
-		list = append(list, listedTool{Name: d.Tool, Alias: specs.AliasOf(d.Tool), Title: t.Title, Source: t.Source.Kind,
+		entry := listedTool{Name: d.Tool, Alias: specs.AliasOf(d.Tool), Title: t.Title, Source: t.Source.Kind,
 			Visible: d.Visible, Callable: d.Callable, ApprovalRequired: d.ApprovalRequired, DependsOnArgs: d.Unknown,
-			Code: d.Code, Rule: d.Rule, Reason: d.Reason})
+			Code: d.Code, Rule: d.Rule, Reason: d.Reason}
+		entry.hear(d.Trace)
+		list = append(list, entry)
 	}
 	if a.json() {
 		return a.printJSON(map[string]any{"profile": in.Run.Profile, "policyDigest": c.Policy.Digest(), "tools": list})
@@ -84,19 +89,45 @@ func (a *app) listTools(dir string, s subject, all bool) error {
 	return nil
 }
 
+// hear learns from the voices that wait for arguments what these could still change.
+func (t *listedTool) hear(trace []celpolicy.Voice) {
+	for _, v := range trace {
+		if v.Outcome != celpolicy.Unknown {
+			continue
+		}
+		switch v.Effect {
+		case specs.EffectApprove, specs.EffectWaive:
+			t.MayAsk = t.MayAsk || t.ApprovalRequired == (v.Effect == specs.EffectWaive)
+		case specs.EffectDeny, specs.EffectHide:
+			t.MayBeRefused = true
+		case specs.EffectAllow: // matters when nobody else of the layer allows for certain
+			t.MayBeRefused = t.MayBeRefused || !slices.ContainsFunc(trace, func(o celpolicy.Voice) bool {
+				return o.Layer == v.Layer && o.Effect == specs.EffectAllow && o.Outcome == celpolicy.Matched
+			})
+		}
+	}
+}
+
 // standing is a tool's verdict in a few words.
 func (a *app) standing(t listedTool) string {
-	switch {
-	case !t.Visible:
+	if !t.Visible {
 		return a.bad("hidden") + " " + oneLine(orElse(string(t.Rule), t.Code), 40)
-	case t.ApprovalRequired && t.DependsOnArgs:
-		return a.wait("may ask")
-	case t.ApprovalRequired:
-		return a.wait("asks")
-	case !t.Callable:
-		return a.bad(strings.TrimPrefix(t.Code, "policy."))
-	case t.DependsOnArgs:
-		return "depends"
 	}
-	return a.good("free")
+	if !t.Callable {
+		return a.bad(strings.TrimPrefix(t.Code, "policy."))
+	}
+	var words []string
+	switch {
+	case t.MayAsk:
+		words = append(words, a.wait("may ask"))
+	case t.ApprovalRequired:
+		words = append(words, a.wait("asks"))
+	}
+	if t.MayBeRefused {
+		words = append(words, "may be refused")
+	}
+	if words == nil {
+		return a.good("free")
+	}
+	return strings.Join(words, ", ")
 }
