@@ -31,7 +31,7 @@ const (
 // OwnerRun is the Charge.Owner of the run's own limits.
 const OwnerRun = "run"
 
-const fromDefault specs.RuleID = "default"
+const fromDefault = specs.VoiceDefault
 
 type amounts struct{ calls, tokens, cost int64 }
 
@@ -80,7 +80,7 @@ func (h *hearing) budgets() {
 	run := ev.p.runLimits(ev.in, ev.profile)
 	from := fromDefault
 	if prof := ev.p.profiles[ev.profile]; prof != nil {
-		from = specs.RuleID(prof.Name + "/run")
+		from = specs.VoiceOf(prof.Name, specs.VoiceRun)
 	}
 	for _, own := range []struct {
 		dim   Dimension
@@ -106,7 +106,7 @@ func (h *hearing) budgets() {
 	if src := ev.p.sources[t.Source.Name]; src != nil && src.Timeout > 0 {
 		h.timeout(src.Timeout, specs.RuleID(src.Name+"/timeout"), specs.LayerSource)
 	}
-	h.limitsOf(h.entry.budget, t.Name+"/budget", specs.LayerSpec)
+	h.limitsOf(h.entry.budget, string(specs.VoiceOf(t.Name, specs.VoiceBudget)), specs.LayerSpec)
 	for _, r := range h.paying {
 		h.limitsOf(r.budget, string(r.id), r.policy.doc.Layer)
 	}

@@ -112,7 +112,7 @@ func quarantined(t *specs.Tool, src *specs.Source) *quarantine {
 	if !slices.ContainsFunc(src.Capabilities, func(g specs.Text) bool {
 		return specs.Glob(g.Value, t.Source.Tool) || specs.Glob(g.Value, t.Name)
 	}) {
-		return &quarantine{specs.RuleID(src.Name + "/capabilities"), "the source's capabilities do not accept this tool", src.Pos}
+		return &quarantine{specs.VoiceOf(src.Name, specs.VoiceCapabilities), "the source's capabilities do not accept this tool", src.Pos}
 	}
 	pin, ok := src.Pins[t.Name]
 	if !ok && t.Source.Kind != specs.SourceMCP && t.Source.Digest == "" {
@@ -120,9 +120,9 @@ func quarantined(t *specs.Tool, src *specs.Source) *quarantine {
 	}
 	switch {
 	case !ok:
-		return &quarantine{specs.RuleID(src.Name + "/pins"), "this definition is new and nobody has accepted it yet", src.Pos}
+		return &quarantine{specs.VoiceOf(src.Name, specs.VoicePins), "this definition is new and nobody has accepted it yet", src.Pos}
 	case pin != t.Source.Digest:
-		return &quarantine{specs.RuleID(src.Name + "/pins"), "this definition differs from the one that was accepted", src.Pos}
+		return &quarantine{specs.VoiceOf(src.Name, specs.VoicePins), "this definition differs from the one that was accepted", src.Pos}
 	}
 	return nil
 }

@@ -300,6 +300,27 @@ func TestP8_Monotone(t *testing.T) {
 	})
 }
 
+// TestDecisionsNameKnownVoices: whoever decides is one of the bundle's voices, so that a test can expect it.
+func TestDecisionsNameKnownVoices(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		w.unreadable = nil // no bundle that loads has such a layer
+		p, err := Compile(w.bundle())
+		if err != nil {
+			t.Fatalf("compile: %v", err)
+		}
+		in := w.input(p)
+		in.Budget.Used = map[string]int64{keyCalls: rapid.SampledFrom([]int64{0, 90}).Draw(t, "used")}
+		if rapid.IntRange(0, 9).Draw(t, "broken") == 0 {
+			in.Args = json.RawMessage(`[]`)
+		}
+		if d := p.Resolve(in); d.Rule != "" && !slices.Contains(p.Bundle().Voices(), d.Rule) {
+			t.Fatalf("%s decides and is no voice of %v", d.Rule, p.Bundle().Voices())
+		}
+	})
+}
+
 // TestP9_OrderNeverMatters: permuting documents and rules gives the same bytes.
 func TestP9_OrderNeverMatters(t *testing.T) {
 	t.Parallel()

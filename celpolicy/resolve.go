@@ -217,7 +217,7 @@ func (h *hearing) hearList(layer specs.LayerName, owner string, lists *specs.Pro
 	if lists.Allow == nil {
 		return
 	}
-	v := Voice{Layer: layer, Rule: specs.RuleID(owner + "/tools.allow"), File: lists.Pos.File, Line: lists.Pos.Line,
+	v := Voice{Layer: layer, Rule: specs.VoiceOf(owner, specs.VoiceAllowList), File: lists.Pos.File, Line: lists.Pos.Line,
 		Effect: specs.EffectAllow, Outcome: Unmatched}
 	if g, ok := listed(*lists.Allow, t); ok {
 		v.Outcome, v.File, v.Line = Matched, g.Pos.File, g.Pos.Line
@@ -227,7 +227,7 @@ func (h *hearing) hearList(layer specs.LayerName, owner string, lists *specs.Pro
 }
 
 func (h *hearing) listDeny(layer specs.LayerName, owner string, g specs.Text, note string) {
-	id := specs.RuleID(owner + "/tools.deny")
+	id := specs.VoiceOf(owner, specs.VoiceDenyList)
 	i := h.say(Voice{Layer: layer, Rule: id, File: g.Pos.File, Line: g.Pos.Line, Effect: specs.EffectDeny, Outcome: Matched, Note: note})
 	h.refuse(refusal{layer: layer, rule: id, code: CodeDenied, text: fmt.Sprintf("%s denies %s", id, g.Value), voice: i})
 }
@@ -367,7 +367,7 @@ func (h *hearing) hearSpec() {
 		i := h.say(Voice{Layer: specs.LayerSource, Rule: q.rule, File: q.pos.File, Line: q.pos.Line, Effect: specs.EffectDeny, Outcome: Matched})
 		h.refuse(refusal{layer: specs.LayerSource, rule: q.rule, code: CodeDenied, text: q.reason, voice: i})
 	}
-	id := specs.RuleID(t.Name + "/permission")
+	id := specs.VoiceOf(t.Name, specs.VoicePermission)
 	switch t.Permission {
 	case specs.PermissionDeny:
 		i := h.say(Voice{Layer: specs.LayerSpec, Rule: id, File: pos.File, Line: pos.Line, Effect: specs.EffectDeny, Outcome: Matched})
@@ -383,7 +383,7 @@ func (h *hearing) hearSpec() {
 
 func (h *hearing) hearVisibility() {
 	t := h.entry.tool
-	v := Voice{Layer: specs.LayerSpec, Rule: specs.RuleID(t.Name + "/visibility"), File: t.Pos.File, Line: t.Pos.Line,
+	v := Voice{Layer: specs.LayerSpec, Rule: specs.VoiceOf(t.Name, specs.VoiceVisibility), File: t.Pos.File, Line: t.Pos.Line,
 		Effect: specs.EffectHide, Outcome: Matched}
 	ref := refusal{layer: v.Layer, rule: v.Rule, code: CodeHidden, weight: 2}
 	switch {
@@ -421,7 +421,7 @@ func (h *hearing) hearArguments() {
 	if h.ev.arguments(); h.ev.argsErr == nil {
 		return
 	}
-	id := specs.RuleID(h.entry.tool.Name + "/arguments")
+	id := specs.VoiceOf(h.entry.tool.Name, specs.VoiceArguments)
 	text := "the arguments cannot be read: " + h.ev.argsErr.Error()
 	i := h.say(Voice{Layer: specs.LayerSpec, Rule: id, Effect: specs.EffectDeny, Outcome: Errored, Error: text})
 	h.refuse(refusal{layer: specs.LayerSpec, rule: id, code: CodePolicyError, text: text, weight: 1, voice: i})

@@ -400,16 +400,59 @@ func (c *crossChecker) plan(p *Plan) {
 
 // ---- tests
 
-func (c *crossChecker) test(t *PolicyTest) {
-	rules := map[string]bool{}
-	var names []string
-	for _, p := range c.b.Policies {
-		for i := range p.Rules {
-			id := string(p.ID(&p.Rules[i]))
-			rules[id] = true
-			names = append(names, id)
+// nodeNames gives the nodes of all plans, alone and behind their plan's name.
+func (c *crossChecker) nodeNames() []string {
+	var out []string
+	for _, p := range c.b.Plans {
+		for _, n := range p.Nodes {
+			out = append(out, string(n.ID), p.Name+"/"+string(n.ID))
 		}
 	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// testArgs warns about arguments with which no call comes as far as a rule: the case then shows nothing of its rules.
+func (c *crossChecker) testArgs(tc *TestCase) {
+	t := c.b.Tool(ToolName(tc.Tool.Value))
+	if tc.Args.IsZero() || t == nil {
+		return
+	}
+	v, err := t.Args()
+	if err != nil {
+		return // the schema was reported
+	}
+	var bad *ArgError
+	if err := v.Validate(tc.Args.Raw); errors.As(err, &bad) {
+		for _, m := range append([]ArgError{*bad}, bad.More...) {
+			c.warn(tc.Args.At(m.Pointer), 1, "unfit-arguments", fmt.Sprintf("a call of %s with these arguments is refused before any rule is asked: %s", t.Name, m.Msg), "")
+		}
+	}
+}
+
+// nearestVoice is the hint for a voice that nobody has: often only the policy's name is left out.
+func (c *crossChecker) nearestVoice(name string, voices []RuleID) string {
+	for _, v := range voices {
+		if strings.HasSuffix(string(v), "/"+name) {
+			return didYouMean(string(v), []RuleID{v}, "")
+		}
+	}
+	return didYouMean(name, voices, "a rule is named <policy>/<rule>; other voices are such as <profile>/tools.deny and <tool>/permission")
+}
+
+// namesUnnamed says that a rule is looked for in a policy with a rule whose name was reported: one mistake is enough.
+func (c *crossChecker) namesUnnamed(rule string) bool {
+	policy, _, _ := strings.Cut(rule, "/")
+	for _, p := range c.b.Policies {
+		if p.Name == policy && slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.Name == "" }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *crossChecker) test(t *PolicyTest) {
+	voices, nodes := c.b.Voices(), c.nodeNames()
 	seen := map[string]bool{}
 	for i := range t.Cases {
 		tc := &t.Cases[i]
@@ -420,11 +463,15 @@ func (c *crossChecker) test(t *PolicyTest) {
 		if tc.Tool.Value != "" && c.b.Tool(ToolName(tc.Tool.Value)) == nil {
 			c.unknownTool(tc.Tool, ToolName(tc.Tool.Value))
 		}
+		if tc.As.Node != "" && !slices.Contains(nodes, tc.As.Node) {
+			c.fault(tc.Pos, 1, "unknown-node", fmt.Sprintf("the case %s is in the plan node %s, which does not exist", quoted(tc.Name), quoted(tc.As.Node)), didYouMean(tc.As.Node, nodes, known("nodes", nodes)))
+		}
+		c.testArgs(tc)
 		if tc.As.Profile != "" && c.b.Profile(ProfileName(tc.As.Profile)) == nil {
 			c.fault(tc.Pos, 1, "unknown-profile", fmt.Sprintf("the case %s names the profile %s, which does not exist", quoted(tc.Name), quoted(tc.As.Profile)), didYouMean(tc.As.Profile, c.profiles, known("profiles", c.profiles)))
 		}
-		if r := tc.Expect.Rule; r.Value != "" && strings.Contains(r.Value, "/") && !rules[r.Value] {
-			c.err(r, "unknown-rule", "there is no rule "+quoted(r.Value), didYouMean(r.Value, names, "a rule is named <policy>/<rule>"))
+		if r := tc.Expect.Rule; r.Value != "" && !slices.Contains(voices, RuleID(r.Value)) && !c.namesUnnamed(r.Value) {
+			c.err(r, "unknown-rule", "there is no rule "+quoted(r.Value), c.nearestVoice(r.Value, voices))
 		}
 		if tc.As.User != "" {
 			if _, ok := t.Users[tc.As.User]; !ok && (c.b.Tenant == nil || len(c.b.Tenant.Users[tc.As.User].Roles) == 0) {

@@ -2,6 +2,7 @@ package specs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -57,6 +58,12 @@ func TestCrossDocumentChecks(t *testing.T) {
 		{"a duration without a unit", doc("Source", "s", "type: mcp\ntimeout: \"10\""), Error, "bad-duration", 6, 12, "10s"},
 		{"a budget with a bad duration", doc("Tool", "s.x", "source: built_in\nbudget: {timeout: 10 s}"), Error, "bad-duration", 6, 21, "10s"},
 		{"visibility misspelt", doc("Tool", "s.x", "source: built_in\nvisibility: modl"), Error, "unknown-word", 6, 15, `did you mean "model"?`},
+		{"a case names a rule without its policy", doc("Policy", "p", "layer: user\nrules: [{name: a, tools: [\"*\"], effect: deny}]") + "---\n" + doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, expect: {rule: a}}]"), Error, "unknown-rule", 12, 60, `did you mean "p/a"?`},
+		{"a case names a list that a profile does not have", profile + "---\n" + doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, expect: {rule: writer/tools.deny}}]"), Error, "unknown-rule", 11, 60, ""},
+		{"a case in a node that is not there", doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, as: {node: draft}, expect: {}}]"), Error, "unknown-node", 5, 11, "no nodes"},
+		{"a case with a misspelt argument", doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, args: {raeson: x}, expect: {}}]"), Warning, "unfit-arguments", 5, 51, `did you mean "reason"?`},
+		{"a case with an argument of another type", doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, args: {reason: 1}, expect: {}}]"), Warning, "unfit-arguments", 5, 60, "string"},
+		{"a case whose arguments are a text", doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, args: '{}', expect: {}}]"), Warning, "unfit-arguments", 5, 51, "must be an object"},
 		{"an unknown dimension", doc("PolicyTest", "p", "cases: [{name: c, tool: workspace.finish, budget: {calls: 1}, expect: {}}]"), Error, "bad-name", 5, 54, "maxCalls"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,6 +83,36 @@ func TestWhatMayBeSaidAheadOfTime(t *testing.T) {
 	ds := findings(t, doc("Policy", "p", "layer: user\nrules:\n- {name: a, tools: [\"shell.*\", \"mcp:*\"], effect: deny}\n- {name: b, tools: [\"entirely.other_name\"], effect: approve}\n- {name: c, tools: [\"x.*\"], effect: hide}"), LoadOptions{})
 	if len(ds) > 0 {
 		t.Errorf("findings:\n%s", ds.Text())
+	}
+}
+
+// TestCasesMayNameEveryVoice that can decide, not rules alone.
+func TestCasesMayNameEveryVoice(t *testing.T) {
+	t.Parallel()
+	bundle := doc("Profile", "w", "tools: {allow: [\"*\"], deny: [dice.roll]}") + "---\n" +
+		doc("Plan", "p", "nodes: [{id: a, tools: {allow: [], deny: [dice.roll]}}]") + "---\n" +
+		doc("Source", "s", "type: mcp") + "---\n" + doc("Tool", "s.x", "source: {kind: mcp, name: s}\npermission: deny\nvisibility: user\nbudget: {maxCalls: 1}") + "---\n" +
+		doc("Policy", "rules", "layer: user\nrules: [{name: a, tools: [\"*\"], effect: deny}]")
+	b, err := load(bundle, LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []RuleID{"default", "p/a/tools.allow", "p/a/tools.deny", "rules/a", "s.x/arguments", "s.x/budget", "s.x/permission",
+		"s.x/visibility", "s/capabilities", "s/pins", "w/run", "w/tools.allow", "w/tools.deny"}
+	voices := b.Voices()
+	for _, v := range want {
+		if !slices.Contains(voices, v) {
+			t.Errorf("%s is no voice", v)
+		}
+		ds := findings(t, bundle+"---\n"+doc("PolicyTest", "t", "cases: [{name: c, tool: s.x, expect: {rule: "+string(v)+"}}]"), LoadOptions{})
+		if len(ds) > 0 {
+			t.Errorf("%s:\n%s", v, ds.Text())
+		}
+	}
+	for _, v := range []RuleID{"workspace.finish/permission", "workspace.finish/visibility", "rules/b", "p/a"} {
+		if slices.Contains(voices, v) {
+			t.Errorf("%s is a voice", v)
+		}
 	}
 }
 
