@@ -100,7 +100,20 @@ var (
 	ErrNotMigrated = errors.New("the store has not been migrated")
 	ErrNotAStore   = errors.New("this is not a callgate store")
 	ErrUnavailable = errors.New("the store cannot be reached")
+	ErrRefused     = errors.New("access to the store is refused") // waiting does not help: address, login, rights
+	ErrDamaged     = errors.New("the store is damaged")           // below its rows: the database itself cannot read it
 )
+
+// OutOfOrder says that err is about the store as a whole and tells nothing about what it holds: whoever wanted to read or
+// write can do so later, when people have mended it.
+func OutOfOrder(err error) bool {
+	for _, kind := range []error{ErrUnavailable, ErrLocked, ErrFull, ErrRefused, ErrDamaged} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
 
 // HeldError says who works on a run.
 type HeldError struct {

@@ -36,6 +36,12 @@ type check struct {
 	Fix  string `json:"fix,omitempty"`
 }
 
+// failedCheck is a thing that could not be looked at, with what helps.
+func failedCheck(what string, err error) check {
+	_, text, hint := judge(err)
+	return check{What: what, Err: text, Fix: hint}
+}
+
 // maxSkew is how far two clocks may be apart before people are told wrong times.
 const maxSkew = 5 * time.Second
 
@@ -82,8 +88,7 @@ func (a *app) diagnose(ctx context.Context) (checks []check, code int, err error
 	}
 	store, err := a.openStore(ctx, mustExist)
 	if err != nil {
-		_, text, hint := judge(err)
-		add(check{What: "store " + p.String(), Err: text, Fix: hint})
+		add(failedCheck("store "+p.String(), err))
 		return checks, exitSystem, nil
 	}
 	defer store.Close()
@@ -91,7 +96,7 @@ func (a *app) diagnose(ctx context.Context) (checks []check, code int, err error
 
 	now, err := store.Now(ctx)
 	if err != nil {
-		add(check{What: "clock", Err: err.Error()})
+		add(failedCheck("clock", err))
 		return checks, exitSystem, nil
 	}
 	clock := check{What: "clock", Said: "this machine and the store agree"}
@@ -109,7 +114,7 @@ func (a *app) diagnose(ctx context.Context) (checks []check, code int, err error
 
 	ailments, err := store.Doctor(ctx)
 	if err != nil {
-		add(check{What: "database", Err: err.Error()})
+		add(failedCheck("database", err))
 		return checks, exitSystem, nil
 	}
 	for _, x := range ailments {

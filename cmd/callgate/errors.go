@@ -145,6 +145,10 @@ func judge(err error) (code int, text, hint string) {
 		return exitSystem, text, orElse(hint, "another process holds the store; try again when it is done")
 	case errors.Is(err, persistence.ErrUnavailable):
 		return exitSystem, text, orElse(hint, "when the database answers again, callgate runs resume goes on; callgate doctor looks for the cause")
+	case errors.Is(err, persistence.ErrRefused):
+		return exitSystem, text, orElse(hint, "mend the address, the login or the rights that it names; callgate doctor says when all is well")
+	case errors.Is(err, persistence.ErrDamaged):
+		return exitSystem, text, orElse(hint, "put a backup in its place and keep the damaged one; callgate journal verify says whether the backup is whole")
 	case errors.Is(err, persistence.ErrCorrupt):
 		return exitSystem, text, orElse(hint, "callgate journal verify says what was touched")
 	case errors.Is(err, context.Canceled):

@@ -136,7 +136,7 @@ func play(t *testing.T, file, text, store string) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": cmdExits, "grab": cmdGrab, "json": cmdJSON, "until": cmdUntil, "race": cmdRace, "both": cmdBoth, "sql": cmdSQL, "big": cmdBig,
+			"exits": cmdExits, "grab": cmdGrab, "json": cmdJSON, "until": cmdUntil, "race": cmdRace, "both": cmdBoth, "sql": cmdSQL, "big": cmdBig, "shorten": cmdShorten,
 			"deep": cmdDeep, "binary": cmdBinary, "lines": cmdLines, "unguard": cmdUnguard, "newer": cmdNewer, "full": cmdFull, "hold": cmdHold, "letgo": cmdLetGo, "cut": cmdCut, "mend": cmdMend,
 		},
 		Condition: func(cond string) (bool, error) {
@@ -444,6 +444,13 @@ func cmdBig(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	ts.Check(f.Truncate(n))
 	ts.Check(f.Close())
+}
+
+// shorten FILE BYTES: what is behind them is lost.
+func cmdShorten(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
 // deep FILE LEVELS: a document that nests so deep.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,11 +48,17 @@ func (p place) String() string {
 	return "sqlite:" + p.sqlite
 }
 
-// hidePassword keeps the secret of an address out of messages.
+// hidePassword keeps the secret of an address out of messages: the one before the host, and those among the settings. It
+// reads the address by hand, because one that cannot be read has secrets too.
 func hidePassword(address string) string {
-	scheme, rest, ok := strings.Cut(address, "://")
+	address = secretSetting.ReplaceAllString(address, "$1***")
+	scheme, rest, ok := strings.Cut(address, ":")
 	if !ok {
 		return address
+	}
+	slashes := ""
+	if strings.HasPrefix(rest, "//") {
+		slashes, rest = "//", rest[2:]
 	}
 	at := strings.LastIndex(rest, "@")
 	if at < 0 {
@@ -61,8 +68,11 @@ func hidePassword(address string) string {
 	if !secret {
 		return address
 	}
-	return scheme + "://" + user + ":***" + rest[at:]
+	return scheme + ":" + slashes + user + ":***" + rest[at:]
 }
+
+// secretSetting finds the settings of a Postgres address that are secrets, as keys of a URL or as words of their own.
+var secretSetting = regexp.MustCompile(`(?i)((?:^|[?&\s])(?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]*)`)
 
 // mode says what opening a store may do to it.
 type mode int

@@ -285,6 +285,9 @@ func (s *storyteller) runSentence(l persistence.Line, n note) (mark, what, text 
 	case machine.RunAwaitApproval:
 		return "?", "waits", "for a person"
 	case machine.RunHostFailed:
+		if n.Code == "" { // found after a crash: nobody knows, or it did not happen; the call's own line says which
+			return "✗", "chat", "the host has not confirmed the commit"
+		}
 		return "✗", "chat", "the host did not take the commit: " + plain(n.Code)
 	case machine.RunCapture:
 		return "·", "captured", "plain text kept as " + plain(n.Path)

@@ -59,7 +59,7 @@ func (s *Store) commit(ctx context.Context, plan *apply.Plan) (persistence.Appli
 		case err == nil || !again:
 			return applied, writes, err
 		case ctx.Err() != nil:
-			return applied, nil, ctx.Err()
+			return applied, nil, translate(ctx.Err())
 		case attempt == attempts:
 			if errors.Is(err, errRepeat) {
 				err = fmt.Errorf("%w: %w", persistence.ErrUnavailable, err)
@@ -67,7 +67,7 @@ func (s *Store) commit(ctx context.Context, plan *apply.Plan) (persistence.Appli
 			return applied, nil, err
 		}
 		if err := pause(ctx, attempt); err != nil {
-			return applied, nil, err
+			return applied, nil, translate(err)
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 // guards are the triggers without which the database would not repeat the law.
 var guards = []string{"subjects_birth", "subjects_move", "journal_update", "journal_delete", "journal_truncate"}
 
+// lawful are the tables that only a migration writes.
+var lawful = []string{"schema_version", "transitions"}
+
 // Doctor implements persistence.Store.
 func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {
 	ctx, cancel := sqlstore.Bound(ctx)
@@ -54,6 +57,19 @@ func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {
 			return err
 		})
 	}
+	b.Queue(`SELECT current_user::text, coalesce(string_agg(c.relname, ', ' ORDER BY c.relname), ''), current_setting('transaction_read_only')
+		FROM pg_class c WHERE c.relnamespace = to_regnamespace('callgate') AND c.relkind = 'r' AND c.relname <> ALL ($1)
+		AND NOT has_table_privilege(c.oid, 'INSERT')`, lawful).QueryRow(func(r pgx.Row) error {
+		var user, closed, readOnly string
+		err := r.Scan(&user, &closed, &readOnly)
+		if closed != "" {
+			ill(fmt.Sprintf("%s can read but not write %s", user, closed), "GRANT INSERT, UPDATE, DELETE ON the tables TO "+pgx.Identifier{user}.Sanitize())
+		}
+		if readOnly == "on" {
+			ill("the server takes no changes: it is a standby, or default_transaction_read_only is on", "name the server that takes changes")
+		}
+		return err
+	})
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, translate(err)
 	}

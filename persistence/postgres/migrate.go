@@ -21,13 +21,13 @@ var migrations embed.FS
 const gate = 0x63616c6c67617465
 
 // Migrate makes the schema, or brings it up to date, and fills the law from the machine room. It is safe to call from
-// several processes at once. Errors: ErrNewerStore, ErrNotAStore, ErrUnavailable.
+// several processes at once. Errors: ErrNewerStore, ErrNotAStore, ErrRefused, ErrUnavailable.
 func Migrate(ctx context.Context, dsn string) error {
 	ctx, cancel := sqlstore.Bound(ctx)
 	defer cancel()
 	pool, err := pgxpool.ParseConfig(dsn) // the same address serves Open, which may hold settings of the pool
 	if err != nil {
-		return fmt.Errorf("%w: %w", persistence.ErrUnavailable, err)
+		return translate(err)
 	}
 	cfg := pool.ConnConfig
 	settings(cfg)

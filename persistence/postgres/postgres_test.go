@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,13 +105,77 @@ func TestOpenRefusesWhatIsNotMigrated(t *testing.T) {
 
 func TestServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	for _, dsn := range []string{"postgres://nobody@127.0.0.1:1/x?connect_timeout=2", "postgres://x@/x?host=" + t.TempDir(), "this is no dsn", "postgres://%zz"} {
+	for _, dsn := range []string{"postgres://nobody@127.0.0.1:1/x?connect_timeout=2", "postgres://x@/x?host=" + t.TempDir()} {
 		if _, err := postgres.Open(t.Context(), dsn, postgres.Options{}); !errors.Is(err, persistence.ErrUnavailable) {
 			t.Errorf("%s: %v", dsn, err)
 		}
 		if err := postgres.Migrate(t.Context(), dsn); !errors.Is(err, persistence.ErrUnavailable) {
 			t.Errorf("migrate %s: %v", dsn, err)
 		}
+	}
+}
+
+// What no waiting mends is told apart from a server that is away: an address that is none, a database or a user that does not
+// exist, and rights that are missing.
+func TestAccessThatIsRefused(t *testing.T) {
+	t.Parallel()
+	dsn := persistencetest.Postgres(t)
+	role := fmt.Sprintf("reader_%d", time.Now().UnixNano())
+	exec(t, dsn, `CREATE ROLE `+role+` LOGIN`)
+	defer exec(t, dsn, `DROP OWNED BY `+role+`; DROP ROLE `+role)
+	as := func(user, database string) string {
+		u, err := url.Parse(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.User(user)
+		if database != "" {
+			u.Path = "/" + database
+		}
+		return u.String()
+	}
+	for _, bad := range []string{"this is no dsn", "postgres://%zz", as("callgate", "no_such_database"), as("no_such_user", ""), as(role, "")} {
+		if _, err := postgres.Open(t.Context(), bad, postgres.Options{}); !errors.Is(err, persistence.ErrRefused) || errors.Is(err, persistence.ErrUnavailable) {
+			t.Errorf("%s: %v", bad, err)
+		}
+		if err := postgres.Migrate(t.Context(), bad); !errors.Is(err, persistence.ErrRefused) || errors.Is(err, persistence.ErrUnavailable) {
+			t.Errorf("migrate %s: %v", bad, err)
+		}
+	}
+	exec(t, dsn, `GRANT USAGE ON SCHEMA callgate TO `+role+`; GRANT SELECT ON ALL TABLES IN SCHEMA callgate TO `+role)
+	s := open(t, as(role, ""))
+	if _, _, err := s.Runs(t.Context(), "acme", persistence.Query{}); err != nil {
+		t.Errorf("reading: %v", err)
+	}
+	if _, err := s.Apply(t.Context(), birth("r")); !errors.Is(err, persistence.ErrRefused) {
+		t.Errorf("writing: %v", err)
+	}
+	ills, err := s.Doctor(t.Context())
+	if err != nil || !slices.ContainsFunc(ills, func(i persistence.Ailment) bool {
+		return strings.Contains(i.What, role+" can read but not write") && i.Fix != ""
+	}) {
+		t.Errorf("nobody says that it can only be read: %v, %v", ills, err)
+	}
+}
+
+// A server that accepts a connection and then says nothing is away, however the caller bounded the wait.
+func TestServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	dsn := "postgres://x@" + l.Addr().String() + "/x?sslmode=disable"
+	for name, try := range map[string]func(context.Context) error{
+		"open":    func(ctx context.Context) error { _, err := postgres.Open(ctx, dsn, postgres.Options{}); return err },
+		"migrate": func(ctx context.Context) error { return postgres.Migrate(ctx, dsn) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if err := try(ctx); !errors.Is(err, persistence.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
 	}
 }
 

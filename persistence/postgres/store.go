@@ -14,7 +14,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,13 +36,13 @@ type Store struct {
 var _ persistence.Store = (*Store)(nil)
 
 // Open connects to a migrated store. The dsn is what libpq takes, a URL or key=value words; pool_max_conns and
-// its like are pgx's. Errors: ErrNotMigrated, ErrNewerStore, ErrNotAStore, ErrUnavailable.
+// its like are pgx's. Errors: ErrNotMigrated, ErrNewerStore, ErrNotAStore, ErrRefused, ErrUnavailable.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	ctx, cancel := sqlstore.Bound(ctx)
 	defer cancel()
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", persistence.ErrUnavailable, err)
+		return nil, translate(err)
 	}
 	settings(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

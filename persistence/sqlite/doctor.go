@@ -28,7 +28,17 @@ func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {
 		return nil, err
 	}
 	// Settings belong to a connection; the writer's are the ones that count.
+	closed := func(err error) bool {
+		if !errors.Is(err, persistence.ErrRefused) {
+			return false
+		}
+		ill("it can be read but not written: "+err.Error(), fmt.Sprintf("give this user the right to write %s, %[1]s-wal, %[1]s-shm and their folder", s.path))
+		return true
+	}
 	t, err := s.write.begin(ctx)
+	if closed(err) {
+		return out, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +48,10 @@ func (s *Store) Doctor(ctx context.Context) ([]persistence.Ailment, error) {
 		if t.one(`PRAGMA `+set.name, nil, &got) && !strings.EqualFold(got, set.want) {
 			ill(fmt.Sprintf("%s is %s, not %s", set.name, got, set.want), "PRAGMA "+set.name+" = "+set.want)
 		}
+	}
+	// A file that may only be read lets a transaction begin; the first write is refused. It is undone with the rest.
+	if t.exec(`UPDATE schema_version SET version = version`); closed(t.err) {
+		t.err = nil
 	}
 	if t.err != nil {
 		return nil, t.err

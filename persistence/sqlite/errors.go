@@ -26,7 +26,7 @@ func translate(err error) error {
 	case lib.SQLITE_NOTADB:
 		kind = persistence.ErrNotAStore
 	case lib.SQLITE_CORRUPT:
-		kind = persistence.ErrCorrupt
+		kind = persistence.ErrDamaged
 	case lib.SQLITE_INTERRUPT:
 		kind = context.Canceled
 	case lib.SQLITE_CONSTRAINT:
@@ -35,7 +35,9 @@ func translate(err error) error {
 		if e.Code() == lib.SQLITE_CONSTRAINT_FOREIGNKEY || e.Code() == lib.SQLITE_CONSTRAINT_TRIGGER {
 			kind = persistence.ErrIllegal
 		}
-	default: // CANTOPEN, READONLY, PERM, IOERR, PROTOCOL, NOMEM, ...
+	case lib.SQLITE_READONLY, lib.SQLITE_PERM, lib.SQLITE_CANTOPEN:
+		kind = persistence.ErrRefused
+	default: // IOERR, PROTOCOL, NOMEM, ...
 		kind = persistence.ErrUnavailable
 	}
 	return fmt.Errorf("%w: %w", kind, err)

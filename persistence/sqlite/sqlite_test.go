@@ -224,6 +224,59 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
+// A file whose pages are damaged is told apart from content that was changed in it: the second has a journal to ask, the
+// first needs a backup.
+func TestDamagedFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.db")
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 2*4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); !errors.Is(err, persistence.ErrDamaged) || errors.Is(err, persistence.ErrCorrupt) {
+		t.Errorf("a truncated file: %v", err)
+	}
+}
+
+// A file that may be read and not written serves readers, and both the writer and the doctor say what it lacks.
+func TestFileThatCanOnlyBeRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.db")
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The file's mode would not stop root. A write version of the future in its header stops everybody.
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte{3}, 18)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	if _, _, err := s.Runs(t.Context(), "acme", persistence.Query{}); err != nil {
+		t.Errorf("reading: %v", err)
+	}
+	if _, err := s.Apply(t.Context(), birth("2")); !errors.Is(err, persistence.ErrRefused) {
+		t.Errorf("writing: %v", err)
+	}
+	ills, err := s.Doctor(t.Context())
+	if err != nil || len(ills) != 1 || !strings.Contains(ills[0].What, "not written") || ills[0].Fix == "" {
+		t.Errorf("%v, %v", ills, err)
+	}
+}
+
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")

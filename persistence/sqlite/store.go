@@ -47,7 +47,8 @@ type Store struct {
 var _ persistence.Store = (*Store)(nil)
 
 // Open opens the store at path, makes it when the file is missing or empty, and brings an older one up to date.
-// The folder must exist. Errors: ErrNotAStore, ErrNewerStore, ErrLocked, ErrUnavailable (which wraps what the system said).
+// The folder must exist. Errors: ErrNotAStore, ErrNewerStore, ErrLocked, ErrDamaged, ErrRefused and
+// ErrUnavailable (which wrap what the system said).
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	fail := func(err error) (*Store, error) { return nil, fmt.Errorf("store %s: %w", path, err) }
 	if err := usable(path); err != nil {
@@ -94,17 +95,25 @@ func usable(path string) error {
 		// Made here and not by the driver, which would let everybody on the machine read it.
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
-			return fmt.Errorf("%w: %w", persistence.ErrUnavailable, err)
+			return fmt.Errorf("%w: %w", reason(err), err)
 		}
 		return f.Close()
 	case err != nil:
-		return fmt.Errorf("%w: %w", persistence.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", reason(err), err)
 	case info.IsDir():
 		return fmt.Errorf("%w: it is a folder", persistence.ErrNotAStore)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%w: it is no regular file", persistence.ErrNotAStore)
 	}
 	return nil
+}
+
+// reason is the kind of what the system said about the file.
+func reason(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return persistence.ErrRefused
+	}
+	return persistence.ErrUnavailable
 }
 
 // Close gives the file back. Changes under way are finished first.

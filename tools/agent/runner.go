@@ -390,7 +390,7 @@ func cancelReason(run persistence.Run) string {
 func (s *shift) compiled(ctx context.Context, run persistence.Run) (*tools.Compiled, *specs.Profile, error) {
 	c, err := s.c.Policies.Pinned(ctx, s.tenant, run.Bundle)
 	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, persistence.ErrUnavailable) || errors.Is(err, persistence.ErrLocked) {
+		if ctx.Err() != nil || persistence.OutOfOrder(err) {
 			return nil, nil, err
 		}
 		return nil, nil, tools.Systemf("policy.unavailable", "bundle %s: %w", run.Bundle, err)

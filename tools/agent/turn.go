@@ -102,7 +102,7 @@ func (s *shift) model(ctx context.Context, run persistence.Run, profile *specs.P
 	}
 	m, err := s.c.Models(ctx, run, profile)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || persistence.OutOfOrder(err) {
 			return nil, err
 		}
 		return nil, &failure{code: CodeModelUnavailable, reason: err.Error(), retryable: true}
