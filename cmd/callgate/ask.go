@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -44,7 +45,8 @@ func (a *app) askOne(ctx context.Context, h *house, w persistence.Approval) (boo
 	}
 	a.printf("\n%s\n", a.card(w, now))
 	for {
-		a.printf("%s as %s: [a]pprove  [r]eject  [e]dit arguments  [q]uit and leave it open > ", a.bold("decide"), plain(string(who.User)))
+		a.printf("%s", a.column(0, fmt.Sprintf("%s as %s: [a]pprove  [r]eject  [e]dit arguments  [q]uit and leave it open > ",
+			a.bold("decide"), plain(string(who.User)))))
 		line, err := a.readLine(ctx)
 		if errors.Is(err, io.EOF) {
 			a.printf("\n")
@@ -62,7 +64,10 @@ func (a *app) askOne(ctx context.Context, h *house, w persistence.Approval) (boo
 			if b.Reason, err = a.readLine(ctx); err != nil && !errors.Is(err, io.EOF) {
 				return false, err
 			}
-			b.Reason = strings.TrimSpace(b.Reason)
+			if b.Reason = strings.TrimSpace(b.Reason); b.Reason == "" {
+				a.printf("%s\n", a.bad("a rejection needs a reason"))
+				continue
+			}
 		case "e", "edit":
 			a.printf("arguments as one line of JSON > ")
 			text, err := a.readLine(ctx)

@@ -21,7 +21,7 @@ func (a *app) card(w persistence.Approval, now time.Time) string {
 		return indent(block(string(w.Shown)))
 	}
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "  %s %s\n", a.dim(pad(name, 11)), fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "  %s %s\n", a.dim(pad(name, 11)), a.column(14, fmt.Sprintf(format, args...)))
 	}
 	fmt.Fprintf(&b, "%s %s\n", a.wait("?"), a.bold(plain(c.Title)))
 	row("tool", "%s (%s)", plain(string(c.Tool)), plain(orElse(string(c.SourceName), string(c.Source))))
@@ -35,7 +35,9 @@ func (a *app) card(w persistence.Approval, now time.Time) string {
 		row("who decides", "%s", whoDecides(r))
 	}
 	row("effect", "%s", effects(c))
-	row("arguments", "%s", strings.TrimSpace(strings.ReplaceAll(block(readable(c.Arguments, c.Truncated)), "\n", "\n"+strings.Repeat(" ", 14))))
+	// Not a row: no line of the arguments may be broken by us.
+	fmt.Fprintf(&b, "  %s %s\n", a.dim(pad("arguments", 11)),
+		strings.TrimSpace(strings.ReplaceAll(block(readable(c.Arguments, c.Truncated)), "\n", "\n"+strings.Repeat(" ", 14))))
 	for path, version := range c.Targets {
 		row("acts on", "%s (%s)", plain(path), plain(short(version)))
 	}

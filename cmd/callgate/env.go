@@ -20,8 +20,9 @@ type env struct {
 	Getenv         func(string) string
 	// TerminalIn and TerminalOut say that a person types and reads: only then there are prompts, colour, progress.
 	TerminalIn, TerminalOut bool
-	Dir                     string // what relative paths on the command line are relative to
-	User                    string // the operating system's word for who runs this
+	Columns                 func() int // how wide the terminal is at this moment; nil or 0 where nobody knows
+	Dir                     string     // what relative paths on the command line are relative to
+	User                    string     // the operating system's word for who runs this
 	// Executors run further tools, for a program or a test that brings its own.
 	Executors map[specs.ToolName]tools.Executor
 }
@@ -36,6 +37,13 @@ func processEnv() env {
 		TerminalIn:  term.IsTerminal(int(os.Stdin.Fd())),
 		TerminalOut: term.IsTerminal(int(os.Stdout.Fd())),
 		Dir:         dir,
+	}
+	e.Columns = func() int {
+		n, _, err := term.GetSize(int(os.Stdout.Fd()))
+		if err != nil {
+			return 0
+		}
+		return n
 	}
 	if u, err := user.Current(); err == nil {
 		e.User = u.Username

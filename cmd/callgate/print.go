@@ -44,6 +44,36 @@ func textWidth(s string) int {
 	return n
 }
 
+// column breaks text at blanks for a column that begins behind `at` cells, so that a narrow terminal does not break words
+// and alignment. Where nobody knows the width, or too little is left of it, text stays as it is.
+func (a *app) column(at int, text string) string {
+	const least = 20
+	if !a.TerminalOut || a.Columns == nil {
+		return text
+	}
+	room := a.Columns() - at
+	if room < least {
+		return text
+	}
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Split(text, " ") {
+		n := textWidth(word)
+		switch {
+		case i == 0:
+		case used+1+n > room:
+			b.WriteString("\n" + strings.Repeat(" ", at))
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += n
+	}
+	return b.String()
+}
+
 // Colours carry no meaning of their own: every coloured word is also a word.
 func (a *app) paint(code, s string) string {
 	if !a.colour() || s == "" {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +15,9 @@ import (
 
 // A person at a terminal, in memory. Every folder of a test is its own world.
 type terminal struct {
-	dir string
-	env map[string]string
+	dir     string
+	env     map[string]string
+	columns int // how wide; 0: nobody knows
 }
 
 func newTerminal(t *testing.T) *terminal {
@@ -34,7 +36,7 @@ func (w *terminal) typesInto(t *testing.T, ctx context.Context, in io.Reader, ar
 	var out lockedBuffer
 	code = run(ctx, args, env{
 		Stdin: bufio.NewReader(in), Stdout: &out, Stderr: &out, Getenv: func(k string) string { return w.env[k] },
-		TerminalIn: true, TerminalOut: true, Dir: w.dir, User: "tess",
+		TerminalIn: true, TerminalOut: true, Columns: func() int { return w.columns }, Dir: w.dir, User: "tess",
 	})
 	return out.String(), code
 }
@@ -100,7 +102,7 @@ func TestRejectingAtTheTerminalTellsTheModelWhy(t *testing.T) {
 	if code != exitOK {
 		t.Errorf("exit %d", code)
 	}
-	sees(t, screen, "reason, for the model to read", "rejected", "Not this time.", "completed")
+	sees(t, screen, "reason, for the model to read", "a rejection needs a reason\n", "rejected", "Not this time.", "completed")
 }
 
 func TestEditingAtTheTerminalIsJudgedLikeTheModelsCall(t *testing.T) {
@@ -178,6 +180,43 @@ func TestInterruptingAtTheQuestionLeavesItOpen(t *testing.T) {
 	sees(t, screen, "interrupted", "callgate runs resume")
 	screen, code := w.types(t, "a\n", "runs", "resume", "last", "--as", "bob")
 	if code != exitOK {
+		t.Errorf("exit %d\n%s", code, screen)
+	}
+}
+
+// On a narrow terminal words stay whole and stand in their column; what people copy or judge, commands and arguments, is
+// not broken.
+func TestANarrowTerminalBreaksBetweenWords(t *testing.T) {
+	t.Parallel()
+	wide := newTerminal(t)
+	whole, _ := wide.types(t, "a\n", "run", studio(t), "--user", "ann", "--as", "bob")
+	narrow := newTerminal(t)
+	narrow.columns = 60
+	screen, code := narrow.types(t, "a\n", "run", studio(t), "--user", "ann", "--as", "bob")
+	if code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	copied := regexp.MustCompile(`^the whole story: |^  callgate |leave it open > |^ +"`)
+	var broken int
+	for line := range strings.Lines(screen) {
+		line = strings.TrimRight(line, "\n")
+		if textWidth(line) > 60 && !copied.MatchString(line) {
+			t.Errorf("%d cells: %q", textWidth(line), line)
+		}
+		if strings.HasPrefix(line, strings.Repeat(" ", 29)) {
+			broken++
+		}
+	}
+	if broken == 0 {
+		t.Error("no line of the story was broken")
+	}
+	words := func(s string) int { return len(strings.Fields(s)) }
+	if words(whole) != words(screen) {
+		t.Errorf("%d words wide, %d narrow:\n%s", words(whole), words(screen), screen)
+	}
+	sees(t, screen, `"content": "- The reader likes exact times.\n"`)
+	narrow.columns = 30 // no room for a column of words
+	if screen, code := narrow.types(t, "", "journal", "show", "last"); code != exitOK || strings.Contains(screen, "\n"+strings.Repeat(" ", 29)) {
 		t.Errorf("exit %d\n%s", code, screen)
 	}
 }

@@ -110,7 +110,7 @@ func (s *storyteller) tell(ctx context.Context, l persistence.Line) {
 		width = 30
 	}
 	s.a.printf("%s %s  %s %s %s\n", s.a.dim(fmt.Sprintf("%4d", l.Seq)), s.a.dim(fmt.Sprintf("%9s", "+"+clockText(clock))),
-		s.mark(mark), pad(what, width), text)
+		s.mark(mark), pad(what, width), s.a.column(19+width, text))
 }
 
 func clockText(d time.Duration) string {
