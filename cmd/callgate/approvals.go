@@ -89,7 +89,8 @@ the model's own. With --scope run or grant, calls like this one are not asked ab
 	answer.Flags().StringVar(&text, "text", "", "the result")
 
 	reask := &cobra.Command{Use: "reask ID", Short: "Put a parked question anew", Example: "  callgate approvals reask last --as bob", Args: words(id),
-		Long: "A question whose rule says onExpire: park can no longer be answered when its time is over. This puts it anew, with a fresh time.",
+		Long: `A question whose rule says onExpire: park can no longer be answered when its time is over. This puts it anew, with a
+fresh time.`,
 		RunE: a.verb(a.reaskApproval)}
 
 	grants, revoke := a.grantVerbs()

@@ -24,7 +24,8 @@ func (a *app) bundleVerb() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "Stored bundles, newest first", Example: "  callgate bundle list", Args: words(), RunE: a.verb(a.listBundles)}
 	act := &cobra.Command{
 		Use: "activate DIGEST", Short: "Put a stored bundle in force", Example: "  callgate bundle activate 3f2a", Args: words("the bundle's digest or its beginning"),
-		Long: "From then on the bundle's denies hold for calls of running runs too; everything else a run does stays with the bundle it was started with.",
+		Long: `From then on the bundle's denies hold for calls of running runs too; everything else a run does stays with the bundle it
+was started with.`,
 		RunE: a.verb(a.activateBundle),
 	}
 	back := &cobra.Command{Use: "rollback", Short: "Put the bundle before this one in force again", Example: "  callgate bundle rollback", Args: words(), RunE: a.verb(a.rollbackBundle)}

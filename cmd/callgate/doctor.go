@@ -58,7 +58,7 @@ func (a *app) doctor(ctx context.Context, _ []string) error {
 	} else {
 		for _, c := range checks {
 			if c.Err == "" {
-				a.printf("%s %s %s\n", a.good("✓"), c.What, a.dim(c.Said))
+				a.printf("%s %s  %s\n", a.good("✓"), pad(c.What, 13), a.dim(c.Said))
 				continue
 			}
 			a.printf("%s %s: %s\n", a.bad("✗"), c.What, block(c.Err))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,8 @@ import (
 func (a *app) grantVerbs() (list, revoke *cobra.Command) {
 	var run string
 	list = &cobra.Command{Use: "grants", Short: "Remembered yeses that hold", Example: "  callgate approvals grants", Args: words(),
-		Long: "Lists the yeses that were given with --scope run or grant and are neither revoked nor over. They are rows of their own; no policy was changed by them."}
+		Long: `Lists the yeses that were given with --scope run or grant and are neither revoked nor over. They are rows of their own;
+no policy was changed by them.`}
 	list.RunE = a.verb(func(ctx context.Context, _ []string) error { return a.listGrants(ctx, run) })
 	list.Flags().StringVar(&run, "run", "", "only those that hold in this run")
 	revoke = &cobra.Command{Use: "revoke GRANT", Short: "Take a remembered yes back", Example: "  callgate approvals revoke last --as bob",
@@ -110,7 +112,11 @@ func (a *app) revokeGrant(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := h.dispatcher.RevokeGrant(ctx, who, id); err != nil {
+		err = h.dispatcher.RevokeGrant(ctx, who, id)
+		if errors.Is(err, persistence.ErrNotFound) {
+			return notThere("grant", id)
+		}
+		if err != nil {
 			return err
 		}
 		if a.json() {

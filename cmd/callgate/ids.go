@@ -42,13 +42,23 @@ func lookup(what, word string, next func(after persistence.Cursor) (ids []string
 		}
 		after = more
 	}
-	switch len(found) {
-	case 1:
+	switch {
+	case len(found) == 1:
 		return found[0], nil
-	case 0:
-		return "", nof("there is no %s %s", what, plain(word))
+	case len(found) == 0 && word == "last":
+		return "", nof("there is no %s here", what).withHint("--tenant and --store choose where to look")
+	case len(found) == 0:
+		return "", notThere(what, word)
 	}
 	return "", nof("%d %ss begin with %s", len(found), what, word).withHint("write more of it: %s", strings.Join(found[:min(3, len(found))], ", "))
+}
+
+// notThere says that there is nothing of that id, and how to see what there is.
+func notThere(what, word string) error {
+	return nof("there is no %s %s", what, plain(word)).
+		withHint("%s shows them; --tenant and --store choose where to look", map[string]string{
+			"run": "callgate runs list", "approval": "callgate approvals list --all", "grant": "callgate approvals grants",
+		}[what])
 }
 
 const idLength = 36
@@ -71,7 +81,7 @@ func (h *house) findRun(ctx context.Context, word string) (persistence.Run, erro
 	}
 	run, err := h.store.Run(ctx, h.tenant, specs.RunID(id))
 	if errors.Is(err, persistence.ErrNotFound) {
-		return run, nof("there is no run %s", plain(word)).withHint("callgate runs list shows them; --tenant and --store choose where to look")
+		return run, notThere("run", word)
 	}
 	return run, err
 }
@@ -94,7 +104,7 @@ func (h *house) findApproval(ctx context.Context, word string) (persistence.Appr
 	}
 	found, err := h.store.Approval(ctx, h.tenant, specs.ApprovalID(id))
 	if errors.Is(err, persistence.ErrNotFound) {
-		return found, nof("there is no approval %s", plain(word)).withHint("callgate approvals list shows them; --tenant and --store choose where to look")
+		return found, notThere("approval", word)
 	}
 	return found, err
 }

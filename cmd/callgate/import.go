@@ -23,8 +23,8 @@ func (a *app) importVerb() *cobra.Command {
 		Use:   "mcp FILE",
 		Short: "Tool documents from an MCP tools/list result",
 		Long: `Reads a tools/list result (also the JSON-RPC reply around it, a bare array, a capture of several replies, a registry's
-list) and writes Tool documents and a Source document with pinned digests. Nothing is allowed by importing: the Source has
-to accept a tool and a profile to grant it before an agent sees it.
+list) and writes Tool documents and a Source document with pinned digests. Nothing is allowed by importing: the Source
+has to accept a tool and a profile to grant it before an agent sees it.
 
 Without --out the YAML goes to stdout. All problems of the file are reported at once; --skip-invalid imports the rest.`,
 		Example: "  callgate import mcp tools-list.json --source github --out my-gate",

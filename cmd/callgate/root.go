@@ -87,6 +87,33 @@ Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 waiting for a person, 4 system 
 	add(groupRun, a.runVerb(), a.callVerb(), a.runsVerb())
 	add(groupPeople, a.approvalsVerb(), a.journalVerb(), a.workspaceVerb())
 	add(groupOperate, a.bundleVerb(), a.migrateVerb(), a.doctorVerb())
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() { // the library's own two answer like every other verb
+		case "completion":
+			c.Use, c.Short, c.Long = "completion VERB", "A script by which a shell completes verbs and flags", ""
+			c.Example = "  callgate completion bash > ~/.local/share/bash-completion/completions/callgate"
+			a.asGroup(c)
+			for _, shell := range c.Commands() {
+				shell.Example = "  callgate completion " + shell.Name()
+			}
+		case "help":
+			c.Use, c.Short, c.Long = "help [VERB]...", "How a verb is used, like VERB --help", ""
+			c.Example = "  callgate help runs resume"
+			c.Run, c.RunE = nil, a.verb(func(_ context.Context, args []string) error {
+				found, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 && found.HasSubCommands() {
+					return found.RunE(found, rest)
+				}
+				if err != nil {
+					return asUsage(err, root)
+				}
+				found.InitDefaultHelpFlag()
+				return found.Help()
+			})
+		}
+	}
 	root.SetUsageTemplate(strings.NewReplacer(
 		"{{if .Runnable}}\n  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}\n  {{.CommandPath}} [command]{{end}}", "\n  {{.UseLine}}",
 		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `{{.CommandPath}} VERB --help shows a verb with an example.`,

@@ -36,8 +36,8 @@ func (a *app) runVerb() *cobra.Command {
 		Use:   "run DIR",
 		Short: "A whole run, with a live timeline",
 		Long: `Stores the bundle of DIR, starts a run of an agent with it and moves the run on until it ends or a person has to decide.
-On a terminal it shows the question and takes the answer; elsewhere it exits with 3 and prints the commands that go on. The
-run lives in the store: any process that reaches it can go on with callgate runs resume.
+On a terminal it shows the question and takes the answer; elsewhere it exits with 3 and prints the commands that go on.
+The run lives in the store: any process that reaches it can go on with callgate runs resume.
 
 Without --model the profile's own model plays; a scripted one plays scripts/PROFILE.yaml of DIR.`,
 		Example: "  callgate run my-gate --task 'Write to the reader' --user ann",

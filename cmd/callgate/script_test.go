@@ -480,8 +480,10 @@ func TestEveryVerbHasHelpWithAnExample(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{env: env{Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}}
 	for _, c := range walkVerbs(a.root()) {
-		if c.Name() == "help" || c.Name() == "completion" || c.HasParent() && c.Parent().Name() == "completion" {
-			continue
+		for line := range strings.Lines(c.Long) {
+			if textWidth(line) > 121 {
+				t.Errorf("%s: a line of the help is wider than the others: %q", c.CommandPath(), line)
+			}
 		}
 		if c.Short == "" || !strings.Contains(c.Example, "  callgate ") {
 			t.Errorf("%s: short %q, example %q", c.CommandPath(), c.Short, c.Example)

@@ -42,7 +42,8 @@ func (a *app) workspaceVerb() *cobra.Command {
 		Args: words(id), RunE: a.verb(a.workspaceCheckpoints)}
 	rollback := &cobra.Command{Use: "rollback RUN VERSION", Short: "Make the workspace what it was",
 		Long: `Restores exactly the files of a version, and the absence of those it did not have, as a new version. Only for a run that
-is not over and that nobody is working on at this moment; what the agent knew of changed files counts as stale afterwards.`,
+is not over and that nobody is working on at this moment; what the agent knew of changed files counts as stale
+afterwards.`,
 		Example: "  callgate workspace rollback last 3 --as bob", Args: words(id, "the version's number"), RunE: a.verb(a.workspaceRollback)}
 	var force bool
 	export := &cobra.Command{Use: "export RUN DIR", Short: "Write the files into a folder", Example: "  callgate workspace export last ./out",
