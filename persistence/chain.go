@@ -110,7 +110,7 @@ func (l *Line) Sum() specs.Digest {
 	for _, s := range []string{
 		string(l.Tenant), string(l.Run), strconv.FormatInt(l.Seq, 10), l.ID, strconv.FormatInt(Micros(l.At), 10),
 		string(l.Level), l.Kind, string(l.Payload), strconv.FormatInt(l.Cause, 10), l.Request, string(l.Invocation),
-		string(l.Call), l.Related, l.Machine, l.Subject, string(l.From), string(l.Event), string(l.To), string(l.Prev),
+		string(l.Call), l.Related, l.Machine, l.Subject, string(l.From), string(l.Event), string(l.To), string(l.Holds), string(l.Prev),
 	} {
 		field(h, s)
 	}

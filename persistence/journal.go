@@ -30,6 +30,9 @@ type Line struct {
 	Event   machine.Event `json:"event,omitempty"`
 	To      machine.State `json:"to,omitempty"`
 
+	// Holds are the digests of what was written with the line beside it: JSON of the type Holds, empty for nothing.
+	Holds json.RawMessage `json:"holds,omitempty"`
+
 	Prev specs.Digest `json:"prev"` // hash of the line before; empty for the first
 	Hash specs.Digest `json:"hash"`
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/specs"
@@ -51,15 +52,18 @@ type Report struct {
 func (r Report) OK() bool { return len(r.Findings) == 0 }
 
 // Verify reads one chain from its first line to its last and checks every hash, every number, every move against
-// the machine tables, every record against its moves, and everything that they refer to. run "" is the tenant's own
-// chain. It holds one page of lines in memory. The error is about reading; what was read and is wrong is a Finding.
+// the machine tables, every record, decision and file against the line that it was written with, and everything that they refer
+// to. run "" is the tenant's own chain. It holds one page of lines in memory. The error is about reading; what was read and is wrong is a Finding.
 //
 // What it cannot see: a chain that was rewritten to its end together with its head, of a run that has not ended yet. Of
 // one that has, the tenant's chain remembers the hash. A run that nobody knows is ErrNotFound.
 func Verify(ctx context.Context, s Store, t specs.TenantID, run specs.RunID) (Report, error) {
-	v := verifier{s: s, t: t, report: Report{Tenant: t}}
+	v := verifier{s: s, t: t, report: Report{Tenant: t}, grants: Holds{}}
 	if run == "" {
 		err := v.chain(ctx, "")
+		if err == nil {
+			err = v.inForce(ctx)
+		}
 		return v.sorted(), err
 	}
 	err := v.run(ctx, run)
@@ -68,8 +72,15 @@ func Verify(ctx context.Context, s Store, t specs.TenantID, run specs.RunID) (Re
 
 // VerifyAll verifies the tenant's own chain and every run that a record or an anchor knows of.
 func VerifyAll(ctx context.Context, s Store, t specs.TenantID) (Report, error) {
-	v := verifier{s: s, t: t, report: Report{Tenant: t}}
+	v := verifier{s: s, t: t, report: Report{Tenant: t}, grants: Holds{}}
+	grants, err := s.Grants(ctx, t, "")
+	if err != nil {
+		return v.sorted(), err
+	}
 	if err := v.chain(ctx, ""); err != nil {
+		return v.sorted(), err
+	}
+	if err := v.inForce(ctx); err != nil {
 		return v.sorted(), err
 	}
 	head := v.report.Head
@@ -100,7 +111,7 @@ func VerifyAll(ctx context.Context, s Store, t specs.TenantID) (Report, error) {
 			break
 		}
 	}
-	err := v.pages(ctx, "", JournalQuery{Kinds: []string{KindRunOpened}}, func(l Line) error {
+	err = v.pages(ctx, "", JournalQuery{Kinds: []string{KindRunOpened}}, func(l Line) error {
 		if l.Seq > head.Seq {
 			return errEnough // a busy tenant opens runs faster than they can be verified
 		}
@@ -112,8 +123,56 @@ func VerifyAll(ctx context.Context, s Store, t specs.TenantID) (Report, error) {
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
+	if err == nil {
+		err = v.remembrances(ctx, grants)
+	}
 	v.report.Head = head
 	return v.sorted(), err
+}
+
+// remembrances compares the grants that hold with what the lines of all chains say. They were read before the chains, so that
+// each has its line there.
+func (v *verifier) remembrances(ctx context.Context, grants []Grant) error {
+	now, err := v.s.Grants(ctx, v.t, "")
+	if err != nil {
+		return err
+	}
+	for _, g := range grants {
+		held, told := v.grants[HoldsGrant(g.ID)]
+		_, revoked := v.grants[HoldsRevoked(g.ID)]
+		switch {
+		case !told:
+			v.found(FoundOrphan, g.Run, 0, "grant %s is stored and no line tells that somebody gave it", g.ID)
+		case held != g.Digest():
+			v.found(FoundState, g.Run, 0, "grant %s is stored with another content than it was given with", g.ID)
+		case revoked && slices.ContainsFunc(now, func(n Grant) bool { return n.ID == g.ID }):
+			v.found(FoundState, g.Run, 0, "grant %s holds, and a line says that it was revoked", g.ID)
+		}
+	}
+	return nil
+}
+
+// inForce compares the bundle in force with what the tenant's chain says.
+func (v *verifier) inForce(ctx context.Context) error {
+	for range 10 {
+		active, err := v.s.ActiveBundle(ctx, v.t)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		more, err := v.read(ctx, "")
+		if err != nil {
+			return err
+		}
+		if more > 0 {
+			continue
+		}
+		if active.Digest != v.rows[HoldsActive] && !v.broken {
+			v.found(FoundState, "", 0, "bundle %q is in force; the lines put %q in force", active.Digest, v.rows[HoldsActive])
+		}
+		v.report.Head = Head{Seq: v.last.Seq, Hash: v.last.Hash}
+		return nil
+	}
+	return nil
 }
 
 const verifyPage = 1000
@@ -127,8 +186,12 @@ type verifier struct {
 	// Of the chain that is being read:
 	last   Line                        // Seq 0: none yet
 	states map[[2]string]machine.State // machine and id -> where the lines lead to
+	moves  map[[2]string]int64         // machine and id -> how many moves led there
+	rows   Holds                       // what the lines hold; records by machine and id, decisions by call
 	strays map[specs.Digest]int64      // a parent that is not the line before -> the line that named it
 	broken bool                        // lines are missing, moved or changed: where they lead to says nothing any more
+	// Of every chain that was read:
+	grants Holds
 }
 
 func (v *verifier) sorted() Report {
@@ -173,6 +236,7 @@ func (v *verifier) pages(ctx context.Context, run specs.RunID, q JournalQuery, e
 // meanwhile: lines may be more than the head said, never fewer.
 func (v *verifier) chain(ctx context.Context, run specs.RunID) error {
 	v.last, v.states, v.strays, v.broken = Line{}, map[[2]string]machine.State{}, map[specs.Digest]int64{}, false
+	v.moves, v.rows = map[[2]string]int64{}, Holds{}
 	head, err := v.s.Head(ctx, v.t, run)
 	lost := errors.Is(err, ErrNotFound)
 	if err != nil && !lost {
@@ -231,6 +295,7 @@ func (v *verifier) read(ctx context.Context, run specs.RunID) (n int, err error)
 			v.found(FoundEdit, run, l.Seq, "line %d (%s) does not match its hash: it was changed after it was written", l.Seq, l.Kind)
 		}
 		v.fold(run, l)
+		v.hold(run, &l)
 		return nil
 	})
 	return n, err
@@ -284,7 +349,30 @@ func (v *verifier) fold(run specs.RunID, l Line) {
 		v.found(FoundIllegal, run, l.Seq, "line %d moves %s %s from %q, but the lines before it led to %q", l.Seq, l.Machine, l.Subject, l.From, state)
 	}
 	v.states[key] = l.To
+	v.moves[key]++
 }
+
+// hold gathers what the lines hold of the rows beside them.
+func (v *verifier) hold(run specs.RunID, l *Line) {
+	held, err := l.Held()
+	if err != nil {
+		v.found(FoundEdit, run, l.Seq, "line %d does not say readably what was written with it", l.Seq)
+	}
+	for name, digest := range held {
+		switch {
+		case name == HoldsRecord:
+			v.rows[recordName(l.Machine, l.Subject)] = digest
+		case strings.HasPrefix(name, holdsDecision):
+			v.rows[string(l.Call)+" "+name] = digest
+		case strings.HasPrefix(name, holdsGrant), strings.HasPrefix(name, holdsRevoked):
+			v.grants[name] = digest
+		default:
+			v.rows[name] = digest
+		}
+	}
+}
+
+func recordName(kind, id string) string { return HoldsRecord + " " + kind + " " + id }
 
 func lawful(step machine.Step) bool {
 	table, ok := TableOf(step.Machine)
@@ -402,13 +490,14 @@ func (v *verifier) records(ctx context.Context, run specs.RunID) error {
 		if more > 0 {
 			continue
 		}
+		if !v.broken {
+			v.compare(run, stored)
+			v.bodies(run, all)
+		}
 		for _, r := range all {
 			if err := v.refs(ctx, run, r); err != nil {
 				return err
 			}
-		}
-		if !v.broken {
-			v.compare(run, stored)
 		}
 		return nil
 	}
@@ -428,6 +517,24 @@ func (v *verifier) compare(run specs.RunID, stored map[[2]string]machine.State) 
 	for key, led := range v.states {
 		if _, ok := stored[key]; !ok {
 			v.found(FoundState, run, 0, "%s %s is not stored; its lines lead to %s", key[0], key[1], led)
+		}
+	}
+}
+
+// bodies compares what records hold with what their last moves wrote.
+func (v *verifier) bodies(run specs.RunID, all []Record) {
+	for _, r := range all {
+		kind, id := r.Subject()
+		key := [2]string{kind, id}
+		if _, born := v.states[key]; !born {
+			continue
+		}
+		body, err := EncodeRecord(r)
+		switch {
+		case err != nil || RecordDigest(body, r.Due()) != v.rows[recordName(kind, id)]:
+			v.found(FoundState, run, 0, "%s %s is stored with another content than its last move wrote", kind, id)
+		case r.meta().Version != v.moves[key]:
+			v.found(FoundState, run, 0, "%s %s is stored at version %d; its lines move it %d times", kind, id, r.meta().Version, v.moves[key])
 		}
 	}
 }
@@ -477,12 +584,35 @@ func (v *verifier) stored(ctx context.Context, run specs.RunID) (map[[2]string]m
 
 func (v *verifier) decisions(ctx context.Context, run specs.RunID, call specs.CallID) error {
 	list, err := v.s.Decisions(ctx, v.t, run, call)
-	for _, d := range list {
-		if d.Seq < 1 || d.Seq > v.last.Seq {
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		d := &list[i]
+		if d.Seq > v.last.Seq { // it may have been made meanwhile
+			if _, err := v.read(ctx, run); err != nil {
+				return err
+			}
+		}
+		name := string(call) + " " + HoldsDecision(d.Phase, d.Attempt)
+		held, told := v.rows[name]
+		delete(v.rows, name)
+		switch {
+		case d.Seq < 1 || d.Seq > v.last.Seq:
 			v.found(FoundOrphan, run, d.Seq, "a decision on call %s belongs to line %d, which is not there", call, d.Seq)
+		case !told && !v.broken:
+			v.found(FoundOrphan, run, d.Seq, "a decision on call %s (phase %s, attempt %d) is stored and no line tells of it", call, d.Phase, d.Attempt)
+		case told && held != d.Digest():
+			v.found(FoundState, run, d.Seq, "a decision on call %s (phase %s, attempt %d) is not what line %d says was decided", call, d.Phase, d.Attempt, d.Seq)
 		}
 	}
-	return err
+	for name := range v.rows {
+		if strings.HasPrefix(name, string(call)+" "+holdsDecision) {
+			v.found(FoundOrphan, run, 0, "a line tells of a decision on call %s (%s) that is not stored", call, strings.TrimPrefix(name, string(call)+" "))
+			delete(v.rows, name)
+		}
+	}
+	return nil
 }
 
 func (v *verifier) refs(ctx context.Context, run specs.RunID, r Record) error {
@@ -527,12 +657,20 @@ func (v *verifier) contents(ctx context.Context, run specs.RunID) error {
 	if err != nil {
 		return err
 	}
+	if _, err := v.read(ctx, run); err != nil { // the lines of checkpoints that were made meanwhile
+		return err
+	}
 	seen := map[specs.Digest]bool{}
+	before := Tree{}
 	for _, p := range points {
 		tree, err := v.s.Tree(ctx, v.t, RunTree(run), p.Version)
 		if err != nil {
 			return err
 		}
+		if !v.broken && !v.rows.made(before, tree) {
+			v.found(FoundState, run, 0, "version %d of the workspace is not what its line wrote", p.Version)
+		}
+		before = tree
 		for path, f := range tree.Files {
 			if seen[f.Digest] {
 				continue

@@ -47,7 +47,7 @@ func Prepare(c persistence.Change) (*Plan, error) {
 	}
 	p := &Plan{change: c, nonce: nonce.String(), needs: Needs{Tenant: c.Tenant, Run: c.Run, Key: c.Key}}
 	for _, check := range []func() error{
-		p.envelope, p.story, p.content, p.budget, p.adjust, p.trees, p.grants, p.decisions, p.bundle,
+		p.envelope, p.story, p.content, p.budget, p.adjust, p.trees, p.grants, p.decisions, p.bundle, p.holds,
 	} {
 		if err := check(); err != nil {
 			return nil, err
@@ -511,6 +511,54 @@ func (p *Plan) bundle() error {
 		}
 		p.needs.Bundles = append(p.needs.Bundles, b.Activate)
 		p.needs.ActiveBundle = true
+	}
+	return nil
+}
+
+// holds has every line hold fast what is written with it and is not in it.
+func (p *Plan) holds() error {
+	c := &p.change
+	all := make([]persistence.Holds, len(p.lines))
+	hold := func(line int, name string, d specs.Digest) {
+		if all[line] == nil {
+			all[line] = persistence.Holds{}
+		}
+		all[line][name] = d
+	}
+	for i, body := range p.bodies {
+		if body != nil {
+			hold(i, persistence.HoldsRecord, persistence.RecordDigest(body, c.Lines[i].Move.Record.Due()))
+		}
+	}
+	for i := range c.Decisions {
+		d := &c.Decisions[i]
+		hold(p.decisionLine(*d), persistence.HoldsDecision(d.Phase, d.Attempt), d.Digest())
+	}
+	for _, t := range c.Trees {
+		hold(0, persistence.HoldsTree(t.Tree, t.Base+1), persistence.EditsDigest(t.Edits))
+		for _, e := range t.Edits {
+			if e.Digest == "" {
+				hold(0, persistence.HoldsGone(t.Tree, t.Base+1, e.Path), "")
+			}
+		}
+	}
+	for _, g := range c.Grants {
+		hold(0, persistence.HoldsGrant(g.ID), g.Digest())
+	}
+	for _, id := range c.Revoke {
+		hold(0, persistence.HoldsRevoked(id), "")
+	}
+	if c.Bundle != nil && c.Bundle.Activate != "" {
+		hold(0, persistence.HoldsActive, c.Bundle.Activate)
+	}
+	for i, h := range all {
+		if h == nil {
+			continue
+		}
+		var err error
+		if p.lines[i].Holds, err = json.Marshal(h); err != nil {
+			return err
+		}
 	}
 	return nil
 }

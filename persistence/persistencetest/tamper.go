@@ -43,6 +43,7 @@ func tamperingIsReported(t *testing.T, place Make) {
 		play  func(run specs.RunID, all []persistence.Line)
 		want  []persistence.FindingKind
 		seq   int64
+		whole bool // seen only when the whole tenant is verified
 	}{
 		{name: "one byte of a payload", want: []persistence.FindingKind{persistence.FoundEdit}, seq: 4, play: func(run specs.RunID, _ []persistence.Line) {
 			must(t, p.Exec(t, `UPDATE journal SET payload = $1 WHERE run = $2 AND seq = 4`, []byte(`{"n":8}`), string(run)))
@@ -124,6 +125,41 @@ func tamperingIsReported(t *testing.T, place Make) {
 		{name: "a record in another's place", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
 			must(t, p.Exec(t, `UPDATE subjects SET body = $2 WHERE run = $1 AND machine = 'call'`, string(run), []byte(`{"id":"other"}`)))
 		}},
+		{name: "what a record says", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE subjects SET body = $2 WHERE run = $1 AND machine = 'call'`, string(run), []byte(`{"id":"c1","asked":"another.tool"}`)))
+		}},
+		{name: "how long a record may wait", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE subjects SET deadline = deadline + 1 WHERE run = $1 AND machine = 'call'`, string(run)))
+		}},
+		{name: "how often a record moved", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE subjects SET version = version + 1 WHERE run = $1 AND machine = 'call'`, string(run)))
+		}},
+		{name: "what was decided", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE decisions SET output = $2 WHERE run = $1`, string(run), []byte(`{"callable":false}`)))
+		}},
+		{name: "a decision taken away", want: []persistence.FindingKind{persistence.FoundOrphan}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `DELETE FROM decisions WHERE run = $1`, string(run)))
+		}},
+		{name: "a decision put in", want: []persistence.FindingKind{persistence.FoundOrphan}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `INSERT INTO decisions (tenant, run, call, phase, attempt, seq, policy_digest, input, output, replayable)
+				SELECT tenant, run, call, 'dispatch', 7, seq, policy_digest, input, output, replayable FROM decisions WHERE run = $1`, string(run)))
+		}},
+		{name: "a file in another's place", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE tree_files SET path = 'output/b.md' WHERE tree = $1 AND path = 'output/a.md'`, "run/"+string(run)))
+		}},
+		{name: "a file that comes back", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE tree_files SET until = 0 WHERE tree = $1 AND path = 'output/gone.md'`, "run/"+string(run)))
+		}},
+		{name: "a yes that nobody gave", want: []persistence.FindingKind{persistence.FoundOrphan}, whole: true, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `INSERT INTO grants (tenant, id, run, created, expires, revoked, body) VALUES ($1, $2, $3, 1, 0, 0, $4)`,
+				string(tenant), "forged", string(run), []byte(`{"ID":"forged","Tool":"a.b","Run":"`+string(run)+`"}`)))
+		}},
+		{name: "a yes for more", want: []persistence.FindingKind{persistence.FoundState}, whole: true, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE grants SET body = $2 WHERE id = $1`, "given-"+string(run), []byte(`{"ID":"given-`+string(run)+`","Tool":"other","Run":"`+string(run)+`"}`)))
+		}},
+		{name: "a yes that was taken back", want: []persistence.FindingKind{persistence.FoundState}, whole: true, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE grants SET revoked = 0 WHERE id = $1`, "revoked-"+string(run)))
+		}},
 		{name: "an edge that is not in the table", want: []persistence.FindingKind{persistence.FoundFork, persistence.FoundIllegal}, play: func(run specs.RunID, all []persistence.Line) {
 			l := persistence.Line{Tenant: tenant, Run: run, ID: "x", Level: persistence.LevelInfo, Kind: "tool_call_completed",
 				Machine: "call", Subject: "c1", From: "requested", Event: "complete", To: "completed"}
@@ -135,9 +171,23 @@ func tamperingIsReported(t *testing.T, place Make) {
 	for i, trick := range tricks {
 		run := specs.RunID(fmt.Sprintf("r%d", i))
 		a := begin(t, s, run)
-		a.must(a.born("c1"))
+		call := a.born("c1")
+		call.Decisions = []persistence.DecisionRecord{{Call: "c1", Phase: "call", Attempt: 1, PolicyDigest: "sha256:1", Input: []byte(`{}`), Output: []byte(`{"callable":true}`), Replayable: true}}
+		file, other := persistence.BlobOf("text/plain", []byte("a")), persistence.BlobOf("text/plain", []byte("b"))
+		call.Blobs = append(call.Blobs, file, other)
+		call.Trees = []persistence.TreeChange{{Tree: persistence.RunTree(run), Edits: []persistence.TreeEdit{
+			{Path: "output/gone.md", Digest: other.Digest, Size: 1}, {Path: "output/a.md", Digest: file.Digest, Size: 1}}}}
+		for _, id := range []string{"given-", "revoked-"} {
+			call.Grants = append(call.Grants, persistence.Grant{ID: id + string(run), Tool: "a.b", Run: run})
+		}
+		a.must(call)
 		for n := range n - 4 {
-			a.must(a.change("note", note(fmt.Sprintf(`{"n":%d}`, n))))
+			c := a.change("note", note(fmt.Sprintf(`{"n":%d}`, n)))
+			if n == 0 {
+				c.Trees = []persistence.TreeChange{{Tree: persistence.RunTree(run), Base: 1, Edits: []persistence.TreeEdit{{Path: "output/gone.md"}}}}
+				c.Revoke = []string{"revoked-" + string(run)}
+			}
+			a.must(c)
 		}
 		if trick.ended {
 			end := a.move("c1", machine.CallCancel)
@@ -154,6 +204,10 @@ func tamperingIsReported(t *testing.T, place Make) {
 		t.Run(trick.name, func(t *testing.T) {
 			run := specs.RunID(fmt.Sprintf("r%d", i))
 			trick.play(run, written[trick.name])
+			if trick.whole {
+				reports(t, s, run)
+				return // found below
+			}
 			report := reports(t, s, run, trick.want...)
 			if trick.seq != 0 && (len(report.Findings) == 0 || report.Findings[0].Seq != trick.seq) {
 				t.Errorf("the first finding is %v, want line %d", report.Findings, trick.seq)
@@ -247,8 +301,8 @@ func insertLine(t testing.TB, p Place, l persistence.Line, hash specs.Digest) {
 		kind, subject, from, event, to = l.Machine, l.Subject, string(l.From), string(l.Event), string(l.To)
 	}
 	must(t, p.Exec(t, `INSERT INTO journal (tenant, run, seq, id, at, level, kind, payload, cause, request, invocation, call, related,
-			machine, subject, from_state, event, to_state, prev, hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+			machine, subject, from_state, event, to_state, holds, prev, hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		string(l.Tenant), string(l.Run), l.Seq, l.ID, persistence.Micros(l.At), string(l.Level), l.Kind, append([]byte{}, l.Payload...), l.Cause,
-		l.Request, string(l.Invocation), string(l.Call), l.Related, kind, subject, from, event, to, string(l.Prev), string(hash)))
+		l.Request, string(l.Invocation), string(l.Call), l.Related, kind, subject, from, event, to, string(l.Holds), string(l.Prev), string(hash)))
 }

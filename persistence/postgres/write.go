@@ -69,12 +69,12 @@ func writeLines(b *pgx.Batch, w *apply.Writes) {
 	l := w.Lines
 	col := func(text func(line) string) []string { return texts(l, text) }
 	b.Queue(`INSERT INTO journal (tenant, at, run, seq, id, level, kind, payload, cause, request, invocation, call, related,
-			machine, subject, from_state, event, to_state, prev, hash)
+			machine, subject, from_state, event, to_state, holds, prev, hash)
 		SELECT $1, $2, run, seq, id, level, kind, payload, cause, request, invocation, call, related, nullif(machine, ''), nullif(subject, ''),
-			CASE WHEN machine <> '' THEN from_state END, nullif(event, ''), nullif(to_state, ''), prev, hash
+			CASE WHEN machine <> '' THEN from_state END, nullif(event, ''), nullif(to_state, ''), holds, prev, hash
 		FROM unnest($3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::text[],
-			$13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[])
-		AS l (run, seq, id, level, kind, payload, cause, request, invocation, call, related, machine, subject, from_state, event, to_state, prev, hash)`,
+			$13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[])
+		AS l (run, seq, id, level, kind, payload, cause, request, invocation, call, related, machine, subject, from_state, event, to_state, holds, prev, hash)`,
 		string(w.Tenant), persistence.Micros(w.At),
 		col(func(v line) string { return string(v.Run) }), numbers(l, func(v line) int64 { return v.Seq }),
 		col(func(v line) string { return v.ID }), col(func(v line) string { return string(v.Level) }), col(func(v line) string { return v.Kind }),
@@ -83,7 +83,8 @@ func writeLines(b *pgx.Batch, w *apply.Writes) {
 		col(func(v line) string { return string(v.Call) }), col(func(v line) string { return v.Related }),
 		col(func(v line) string { return v.Machine }), col(func(v line) string { return v.Subject }),
 		col(func(v line) string { return string(v.From) }), col(func(v line) string { return string(v.Event) }),
-		col(func(v line) string { return string(v.To) }), col(func(v line) string { return string(v.Prev) }),
+		col(func(v line) string { return string(v.To) }), col(func(v line) string { return string(v.Holds) }),
+		col(func(v line) string { return string(v.Prev) }),
 		col(func(v line) string { return string(v.Hash) }))
 	b.Queue(`UPDATE heads h SET seq = n.seq, hash = n.hash FROM unnest($2::text[], $3::bigint[], $4::text[]) AS n (run, seq, hash)
 		WHERE h.tenant = $1 AND h.run = n.run`, string(w.Tenant), texts(w.Heads, func(h apply.HeadRow) string { return string(h.Run) }),

@@ -201,10 +201,10 @@ func (t *tx) line(l persistence.Line) {
 		kind, subject, from, event, to = l.Machine, l.Subject, string(l.From), string(l.Event), string(l.To)
 	}
 	t.exec(`INSERT INTO journal (tenant, run, seq, id, at, level, kind, payload, cause, request, invocation, call, related,
-			machine, subject, from_state, event, to_state, prev, hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+			machine, subject, from_state, event, to_state, holds, prev, hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		string(l.Tenant), string(l.Run), l.Seq, l.ID, persistence.Micros(l.At), string(l.Level), l.Kind, bytesOf(l.Payload), l.Cause, l.Request,
-		string(l.Invocation), string(l.Call), l.Related, kind, subject, from, event, to, string(l.Prev), string(l.Hash))
+		string(l.Invocation), string(l.Call), l.Related, kind, subject, from, event, to, string(l.Holds), string(l.Prev), string(l.Hash))
 }
 
 // bytesOf never gives nil, which the database would take for NULL.

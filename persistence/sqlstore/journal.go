@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 )
 
 const lineColumns = `SELECT seq, id, at, level, kind, payload, cause, request, invocation, call, related,
-	coalesce(machine, ''), coalesce(subject, ''), coalesce(from_state, ''), coalesce(event, ''), coalesce(to_state, ''), prev, hash
+	coalesce(machine, ''), coalesce(subject, ''), coalesce(from_state, ''), coalesce(event, ''), coalesce(to_state, ''), holds, prev, hash
 	FROM journal `
 
 // Journal implements persistence.Store.
@@ -41,11 +42,15 @@ func (r Reads) Journal(ctx context.Context, t specs.TenantID, run specs.RunID, q
 		l := persistence.Line{Tenant: t, Run: run}
 		var at int64
 		var payload []byte
+		var holds string
 		err := scan(&l.Seq, &l.ID, &at, &l.Level, &l.Kind, &payload, &l.Cause, &l.Request, &l.Invocation, &l.Call, &l.Related,
-			&l.Machine, &l.Subject, &l.From, &l.Event, &l.To, &l.Prev, &l.Hash)
+			&l.Machine, &l.Subject, &l.From, &l.Event, &l.To, &holds, &l.Prev, &l.Hash)
 		l.At = persistence.FromMicros(at)
 		if len(payload) > 0 {
 			l.Payload = payload
+		}
+		if holds != "" {
+			l.Holds = json.RawMessage(holds)
 		}
 		out = append(out, l)
 		return err

@@ -59,6 +59,7 @@ CREATE TABLE journal (
 	from_state TEXT COLLATE "C",
 	event      TEXT COLLATE "C",
 	to_state   TEXT COLLATE "C",
+	holds      TEXT COLLATE "C" NOT NULL DEFAULT '', -- digests of the rows beside the journal that were written with the line
 	prev       TEXT COLLATE "C" NOT NULL,
 	hash       TEXT COLLATE "C" NOT NULL,
 	PRIMARY KEY (tenant, run, seq),

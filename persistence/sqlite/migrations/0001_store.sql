@@ -76,6 +76,7 @@ CREATE TABLE journal (
 	from_state TEXT,
 	event      TEXT,
 	to_state   TEXT,
+	holds      TEXT NOT NULL DEFAULT '', -- digests of the rows beside the journal that were written with the line
 	prev       TEXT NOT NULL,
 	hash       TEXT NOT NULL,
 	PRIMARY KEY (tenant, run, seq),
