@@ -115,6 +115,44 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
+// TestMistakesOfOtherLanguages: who writes what another language calls right is told what CEL calls it.
+func TestMistakesOfOtherLanguages(t *testing.T) {
+	t.Parallel()
+	for when, want := range map[string]string{
+		`args.path = "x"`:                     "write ==",
+		`args.path === "x"`:                   "write ==",
+		`args.path is "x"`:                    "write ==",
+		`args.path == "x" and true`:           "write &&",
+		`args.path == "x" & true`:             "write &&",
+		`args.path == "x" or true`:            "write ||",
+		`args.path == "x" | true`:             "write ||",
+		`not args.path == "x"`:                "write !",
+		`args.path like "x%"`:                 "glob(",
+		`args.path == "x"; true`:              "one expression",
+		`if args.path == "x" then true`:       "? THIS : THAT",
+		`args.path == “x”`:                    "straight quotes",
+		`args.path == "x`:                     `add "`,
+		`len(args.path) > 3`:                  `"size"`,
+		`args.path.length() > 3`:              `"size"`,
+		`now.hour() > 18`:                     `"getHours"`,
+		`args.path.startswith("x")`:           `"startsWith"`,
+		`startsWith(args.path, "x")`:          "x.startsWith(...)",
+		`args.path == null`:                   "has(args.name)",
+		`args["path"] == "x"`:                 "args.name",
+		`args.count == "5"`:                   "without quotes",
+		`args.path in [1]`:                    "type of the list's values",
+		`user.roles == "admin"`:               `"x" in list`,
+		`user.roles.contains("admin")`:        `"x" in list`,
+		`tool.annotations.sideEffect == netw`: "stands in quotes",
+		`arg.path == "x"`:                     `"args"`,
+	} {
+		ds := findings(t, toolDoc("w.write", writeSchema), policyDoc("[w.write]", "deny", "|\n        "+when)).Errors()
+		if len(ds) != 1 || !strings.Contains(ds[0].Hint, want) || strings.ContainsAny(ds[0].Message, "_@#") {
+			t.Errorf("%s: want one finding with the hint %q, got\n%s", when, want, ds.Text())
+		}
+	}
+}
+
 // TestTypedConditionsLoad: and these are fine, without a warning.
 func TestTypedConditionsLoad(t *testing.T) {
 	t.Parallel()

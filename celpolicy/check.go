@@ -1,6 +1,7 @@
 package celpolicy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -202,9 +203,10 @@ func (c *compiler) reportIssue(u use, e *expr, iss *common.Error, tools []string
 	d.Pos = u.text.At(offset)
 	if e.parsed == nil {
 		d.Code = "expression-syntax"
-		d.Message, _, _ = strings.Cut(d.Message, "\n")
-		d.Message, _, _ = strings.Cut(d.Message, " expecting ") // the whole alphabet of CEL
-		d.Message = strings.ReplaceAll(lowerFirst(strings.TrimPrefix(d.Message, "Syntax error: ")), "'<EOF>'", "the end")
+		var hint string
+		if d.Message, hint = syntaxWords(d.Message, u.text.Value, offset); hint != "" {
+			d.Hint = hint
+		}
 		c.report(d)
 		return
 	}
@@ -217,25 +219,36 @@ func (c *compiler) reportIssue(u use, e *expr, iss *common.Error, tools []string
 		d.Message = fmt.Sprintf("%s has no %q%s", owner.name, name, forTools(tools, len(u.tools)))
 		d.Hint = suggestion(name, owner.known)
 		if len(tools) > 0 && len(tools) < len(u.tools) {
-			d.Hint = strings.TrimSpace(d.Hint + " narrow `tools`, or guard it with has(args." + name + ") where a tool lacks it")
+			guard := "narrow `tools`, or guard it with has(args." + name + ") where a tool lacks it"
+			if specs.Nearest(name, owner.known) != "" {
+				guard = d.Hint + " otherwise " + guard
+			}
+			d.Hint = guard // what the first of several different tools knows would mislead
 		}
 	case x != nil && x.Kind() == ast.IdentKind:
 		d.Code = "unknown-variable"
 		d.Width = utf8.RuneCountInString(x.AsIdent())
 		d.Message = fmt.Sprintf("there is no variable %q", x.AsIdent())
-		d.Hint = suggestion(x.AsIdent(), variables)
-		if d.Hint == "" {
-			d.Hint = "an expression may use " + strings.Join(variables, ", ")
+		d.Hint = "a text stands in quotes; an expression may use " + strings.Join(variables, ", ")
+		if specs.Nearest(x.AsIdent(), variables) != "" {
+			d.Hint = suggestion(x.AsIdent(), variables)
 		}
 	case x != nil && x.Kind() == ast.CallKind:
-		d.Message += forTools(tools, len(u.tools))
-		if h := mixedNumbers(d.Message); h != "" {
-			d.Code, d.Hint = "mixed-numbers", h
-		} else if !c.hasFunction(x.AsCall().FunctionName()) {
+		name := x.AsCall().FunctionName()
+		if !c.hasFunction(name) {
 			d.Code = "unknown-function"
-			d.Message = fmt.Sprintf("there is no function %q", x.AsCall().FunctionName())
-			d.Hint = suggestion(x.AsCall().FunctionName(), c.functionNames())
+			d.Message = fmt.Sprintf("there is no function %q", name)
+			d.Hint = cmp.Or(foreign[name], suggestion(name, c.functionNames()))
+			break
 		}
+		if mixedNumbers(d.Message) != "" {
+			d.Code = "mixed-numbers"
+		}
+		var hint string
+		if d.Message, hint = c.overloadWords(d.Message, x.AsCall()); hint != "" {
+			d.Hint = hint
+		}
+		d.Message += forTools(tools, len(u.tools))
 	default:
 		d.Message += forTools(tools, len(u.tools))
 	}

@@ -3,6 +3,7 @@ package specs
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // nearest gives the known word that a misspelt one most likely meant, or "". Two words are near when few
@@ -12,11 +13,22 @@ func nearest[W ~string](word string, known []W) W {
 	best, bestAt := W(""), limit+1
 	for _, k := range known {
 		d := editDistance(word, string(k), limit)
+		if plainWord(word) == plainWord(string(k)) { // Deny, built-in
+			d = min(d, 1)
+		}
+		if 2*d > max(2, len(k)) { // most of a short word is another word: hour is not or
+			continue
+		}
 		if d < bestAt || d == bestAt && d <= limit && cmp.Less(k, best) {
 			best, bestAt = k, d
 		}
 	}
 	return best
+}
+
+// plainWord is what is left of a word when it does not matter how it is set.
+func plainWord(s string) string {
+	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
 }
 
 // didYouMean is the usual hint, or fallback when no known word is near.
