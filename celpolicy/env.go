@@ -88,7 +88,6 @@ var shared = sync.OnceValues(func() (*cel.Env, error) {
 		tickFunction(),
 		cel.ParserExpressionSizeLimit(maxExpressionRunes),
 		cel.ParserRecursionLimit(maxNesting),
-		cel.RegexProgramSizeLimit(maxRegexProgram),
 		cel.DefaultUTCTimeZone(true),
 		cel.EnableErrorOnBadPresenceTest(true),
 		cel.OptionalTypes(),

@@ -406,11 +406,13 @@ func TestP11_EveryDecisionIsBounded(t *testing.T) {
 	}
 	big := strings.Repeat("ab", 250_000)
 	list := "[" + strings.Repeat("1,", 100_000) + "1]"
-	args := json.RawMessage(fmt.Sprintf(`{"s":%q,"re":"(a*)*b(a*)*c","list":%s}`, big, list))
+	args := json.RawMessage(fmt.Sprintf(`{"s":%q,"re":"(a*)*b(a*)*c","counted":"((a|b){30}){20}c","list":%s}`, big, list))
 	conditions := []string{
 		"args.list.all(x, args.list.exists(y, x + y == -1))",
 		"args.s.matches(args.re)",
 		"args.s.matches('(a*)*c(a*)*d(a|b)*e')",
+		"args.s.matches('((a|b){30}){20}c')",
+		"args.s.matches(args.counted)",
 		"args.s.replace('', args.s) == args.s",
 		"args.s.split('').join(args.s) == ''",
 		"sets.intersects(args.list, args.list.map(x, x + 1))",

@@ -254,11 +254,18 @@ func constantMatch(call interpreter.InterpretableCall) (interpreter.Interpretabl
 	if !ok {
 		return nil, false, nil
 	}
+	size, err := regexSize(string(pattern))
+	if err != nil {
+		return nil, false, fmt.Errorf("%q is not a regular expression of RE2: %w", string(pattern), err)
+	}
+	if size > maxRegexProgram {
+		return nil, false, fmt.Errorf("the regular expression %q has about %d states, at most %d; count to less", string(pattern), size, maxRegexProgram)
+	}
 	re, err := regexp.Compile(string(pattern))
 	if err != nil {
 		return nil, false, fmt.Errorf("%q is not a regular expression of RE2: %w", string(pattern), err)
 	}
-	return &paidCall{InterpretableCall: call, price: constantMatchPrice, impl: func(args ...ref.Val) ref.Val {
+	return &paidCall{InterpretableCall: call, price: constantMatchPrice(size), impl: func(args ...ref.Val) ref.Val {
 		s, ok := args[0].(types.String)
 		if !ok {
 			return types.MaybeNoSuchOverloadErr(args[0])

@@ -2,6 +2,7 @@ package celpolicy
 
 import (
 	"math"
+	"regexp/syntax"
 
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -61,13 +62,56 @@ func matchPrice(args []ref.Val) uint64 {
 		return sumPrice(args)
 	}
 	// A pattern that is only known now is compiled now, and nobody has looked at how it walks.
-	return addCost(mulCost(1+bytesOf(args[0]), 4+bytesOf(args[1]))/16, 32*bytesOf(args[1]))
+	reading := 32 * bytesOf(args[1])
+	if reading > CostPerExpression {
+		return reading
+	}
+	pattern, _ := args[1].(types.String)
+	size, err := regexSize(string(pattern))
+	if err != nil {
+		return reading // the call itself says what is wrong
+	}
+	if size > maxRegexProgram {
+		return math.MaxUint64
+	}
+	return addCost(reading, addCost(32*size, mulCost(1+bytesOf(args[0]), size)/16))
 }
 
 // constantMatchPrice is for patterns compiled at load. Go's engine walks, in the worst case, every state for every
-// character, and a character of the pattern is about a state.
-func constantMatchPrice(args []ref.Val) uint64 {
-	return mulCost(1+bytesOf(args[0]), 4+bytesOf(args[1])) / 64
+// character.
+func constantMatchPrice(size uint64) func([]ref.Val) uint64 {
+	return func(args []ref.Val) uint64 { return mulCost(1+bytesOf(args[0]), size) / 64 }
+}
+
+// regexSize is about how many states a pattern has. A counted repetition has its body's states as often as it counts, so
+// that a short pattern may be a large one. cel-go's own count panics at such repetitions, so it is not used.
+func regexSize(pattern string) (uint64, error) {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	return addCost(3, statesOf(re)), nil
+}
+
+func statesOf(re *syntax.Regexp) uint64 {
+	n := uint64(1)
+	switch re.Op {
+	case syntax.OpLiteral:
+		n = uint64(len(re.Rune))
+	case syntax.OpCharClass:
+		n = 1 + uint64(len(re.Rune))/16
+	case syntax.OpCapture:
+		n = 2
+	case syntax.OpRepeat:
+		n = 0
+	}
+	for _, sub := range re.Sub {
+		n = addCost(n, statesOf(sub))
+	}
+	if re.Op == syntax.OpRepeat {
+		n = mulCost(n, uint64(max(1, re.Min, re.Max)))
+	}
+	return n
 }
 
 // splitPrice counts the pieces that a short separator may cut a text into.
