@@ -22,7 +22,7 @@ type subject struct {
 
 func (s *subject) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.profile, "profile", "", "the agent (default: the tenant's default profile)")
+	f.StringVar(&s.profile, "profile", "", "the agent (default: the tenant's default profile, or the only one)")
 	f.StringVar(&s.plan, "plan", "", "the plan that is being followed")
 	f.StringVar(&s.node, "node", "", "the plan node that is active")
 	f.StringVar(&s.user, "user", "", "who started the run")
@@ -36,13 +36,13 @@ func (s *subject) input(c *tools.Compiled, phase celpolicy.Phase) (celpolicy.Inp
 	in.Tenant.ID = "default"
 	if t := c.Bundle.Tenant; t != nil {
 		in.Tenant.Labels = t.Labels
-		in.Run.Profile = specs.ProfileName(t.DefaultProfile.Value)
 	}
-	if s.profile != "" {
-		if c.Bundle.Profile(specs.ProfileName(s.profile)) == nil {
-			return in, noProfile(c.Bundle, s.profile)
-		}
-		in.Run.Profile = specs.ProfileName(s.profile)
+	profile, err := chooseProfile(c.Bundle, s.profile)
+	if err != nil {
+		return in, err
+	}
+	if profile != nil {
+		in.Run.Profile = specs.ProfileName(profile.Name)
 	}
 	labels, err := keyValues("--label", s.labels)
 	if err != nil {

@@ -23,7 +23,7 @@ type runFlags struct {
 
 func (f *runFlags) add(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringVar(&f.profile, "profile", "", "the agent (default: the tenant's default profile)")
+	s.StringVar(&f.profile, "profile", "", "the agent (default: the tenant's default profile, or the only one)")
 	s.StringVar(&f.chat, "chat", "default", "the chat that the run answers in")
 	s.StringArrayVar(&f.labels, "label", nil, "a label that policies can read, key=value; may be repeated")
 	s.StringVar(&f.user, "user", "", "who starts it (default $CALLGATE_USER, else your login name)")
@@ -66,7 +66,7 @@ func (a *app) run(ctx context.Context, dir string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	profile, err := chooseProfile(c.Bundle, f.profile)
+	profile, err := mustChooseProfile(c.Bundle, f.profile)
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,8 @@ func (a *app) start(ctx context.Context, h *house, c *tools.Compiled, p *specs.P
 	})
 }
 
+// chooseProfile gives the agent that a command line means, so that what is explained is what would run: the named one, else
+// the tenant's default, else the only one there is, else nil.
 func chooseProfile(b *specs.Bundle, name string) (*specs.Profile, error) {
 	if name != "" {
 		if p := b.Profile(specs.ProfileName(name)); p != nil {
@@ -122,7 +124,15 @@ func chooseProfile(b *specs.Bundle, name string) (*specs.Profile, error) {
 	if len(b.Profiles) == 1 {
 		return b.Profiles[0], nil
 	}
-	return nil, nof("the bundle names no default profile").withHint("--profile NAME, or defaultProfile in a Tenant document")
+	return nil, nil
+}
+
+func mustChooseProfile(b *specs.Bundle, name string) (*specs.Profile, error) {
+	p, err := chooseProfile(b, name)
+	if p == nil && err == nil {
+		err = nof("the bundle names no default profile").withHint("--profile NAME, or defaultProfile in a Tenant document")
+	}
+	return p, err
 }
 
 // script gives the text of the script that plays the run, checked.
@@ -201,7 +211,7 @@ func (a *app) call(ctx context.Context, dir string, f runFlags, tool, args, id s
 	if err != nil {
 		return err
 	}
-	profile, err := chooseProfile(c.Bundle, f.profile)
+	profile, err := mustChooseProfile(c.Bundle, f.profile)
 	if err != nil {
 		return err
 	}

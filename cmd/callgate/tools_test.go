@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +40,34 @@ func TestToolsSaysWhatArgumentsCouldStillChange(t *testing.T) {
 				t.Errorf("exit %d, want %q:\n%s", code, c.want, screen)
 			}
 		})
+	}
+}
+
+// Whoever names no profile is shown the agent that would run: the only one there is, and none where there are several.
+func TestTheAgentExplainedIsTheOneThatRuns(t *testing.T) {
+	t.Parallel()
+	profile := func(name string) string {
+		return "apiVersion: callgate/v1\nkind: Profile\nmetadata: {name: " + name + "}\n" +
+			"spec: {instructions: x, model: {provider: scripted}, tools: {allow: [workspace.list_files]}}\n---\n"
+	}
+	for text, found := range map[string]bool{profile("one"): true, profile("one") + profile("two"): false} {
+		w := newTerminal(t)
+		if err := os.WriteFile(filepath.Join(w.dir, "gate.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ args, want, not string }{
+			{"tools .", "workspace.list_files", "no profile is named"},
+			{"explain . --tool workspace.list_files", "callable yes", "callable no"},
+			{"call . --tool workspace.list_files", "", "no default profile"},
+		} {
+			want, not := c.want, c.not
+			if !found {
+				want, not = not, want
+			}
+			screen, _ := w.types(t, "", strings.Fields(c.args)...)
+			if !strings.Contains(screen, want) || not != "" && strings.Contains(screen, not) {
+				t.Errorf("%s with the only profile %t: want %q and not %q:\n%s", c.args, found, want, not, screen)
+			}
+		}
 	}
 }
