@@ -66,6 +66,7 @@ a person must agree first. It runs the call once and keeps a journal that proves
 
 Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 waiting for a person, 4 system failure.`,
 		Example:       "  callgate init my-gate && callgate run my-gate",
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -122,6 +123,15 @@ Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 waiting for a person, 4 system 
 	root.SetHelpCommandGroupID(groupOperate)
 	root.SetCompletionCommandGroupID(groupOperate)
 	return root
+}
+
+// version is what the build knows of itself, for whoever reports a fault.
+func version() string {
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of unknown origin"
+	}
+	return orElse(b.Main.Version, "(devel)") + " " + b.GoVersion
 }
 
 // verb wraps a verb's code so that the program knows that the command line itself was fine.
