@@ -2,8 +2,11 @@ package specs
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Severity tells an error, which stops the load, from a warning, which does not.
@@ -105,22 +108,46 @@ func (ds Diagnostics) Text() string {
 func (d Diagnostic) Text() string {
 	var b strings.Builder
 	if !d.Pos.IsZero() {
-		b.WriteString(d.Pos.String() + ": ")
+		b.WriteString(seen(d.Pos.String()) + ": ")
 	}
 	if d.Severity == Warning {
 		b.WriteString("warning: ")
 	}
-	b.WriteString(d.Message + "\n")
+	b.WriteString(seen(d.Message) + "\n")
 	if d.Source != "" && d.Pos.Col > 0 {
 		col := d.Pos.Col
 		if d.SourceCol > 0 {
 			col = d.SourceCol
 		}
-		b.WriteString("  " + strings.ReplaceAll(d.Source, "\t", " ") + "\n")
-		b.WriteString("  " + strings.Repeat(" ", max(0, col-1)) + strings.Repeat("^", max(1, d.Width)) + "\n")
+		line := []rune(strings.ReplaceAll(d.Source, "\t", " "))
+		from := min(max(0, col-1), len(line))
+		to := min(from+max(1, d.Width), len(line))
+		before, at := utf8.RuneCountInString(seen(string(line[:from]))), utf8.RuneCountInString(seen(string(line[from:to])))
+		b.WriteString("  " + seen(string(line)) + "\n")
+		b.WriteString("  " + strings.Repeat(" ", before+max(0, col-1-from)) + strings.Repeat("^", at+max(1, d.Width)-(to-from)) + "\n")
 	}
 	if d.Hint != "" {
-		b.WriteString("  hint: " + d.Hint + "\n")
+		b.WriteString("  hint: " + seen(d.Hint) + "\n")
+	}
+	return b.String()
+}
+
+// seen writes what would order or hide the text around it, or speak to a terminal, as an escape: a finding is read where the
+// author's file must not have its way.
+func seen(s string) string {
+	hidden := func(r rune) bool {
+		return r != '\n' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
+	}
+	if strings.IndexFunc(s, hidden) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			fmt.Fprintf(&b, "\\u{%x}", r)
+		} else {
+			b.WriteRune(r)
+		}
 	}
 	return b.String()
 }
