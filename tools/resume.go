@@ -14,7 +14,7 @@ import (
 // Recover settles, after a crash, the calls of a run that somebody started who is no longer there; the caller says so by
 // calling it, best with the run's lease. What may be repeated is started again, with the same idempotency key, for Execute to
 // run. Of everything else the tool is asked what became of it, where it can say; otherwise the call's outcome is unknown, and
-// a person is needed.
+// a person is needed. A tool that could not say then is asked again each time, so that nobody answers for it once it can.
 func (d *Dispatcher) Recover(ctx context.Context, s Scope) error {
 	calls, err := d.store.Calls(ctx, s.Tenant, s.Run)
 	if err != nil {
@@ -22,7 +22,7 @@ func (d *Dispatcher) Recover(ctx context.Context, s Scope) error {
 	}
 	for i := range calls {
 		c := &calls[i]
-		if c.State != machine.CallStarted || d.here(flightKey{s.Tenant, s.Run, c.ID}) {
+		if c.State != machine.CallStarted && c.State != machine.CallOutcomeUnknown || d.here(flightKey{s.Tenant, s.Run, c.ID}) {
 			continue
 		}
 		own := s

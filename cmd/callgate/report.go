@@ -78,6 +78,9 @@ func (a *app) printConclusion(r runReport, out agent.Outcome) {
 	case len(r.Waiting)+len(r.Unknown) > 0:
 		if n := len(r.Unknown); n > 0 {
 			a.printf("Nobody can say whether %s happened: look, then tell.\n", plural(n, "call"))
+			for _, c := range out.Unknown {
+				a.printf("  %s: %s\n", plain(string(c.ID)), oneLine(c.Reason, 600))
+			}
 		}
 		a.printf("%s for a person. To go on:\n", a.wait("waiting"))
 	case !out.Ended():

@@ -195,13 +195,17 @@ func (f fatal) Commit(ctx context.Context, c tools.Commit) (tools.Receipt, error
 	return f.Host.Commit(ctx, c)
 }
 
-// The process dies while the host takes a commit. A host that can be asked settles it; where it cannot be asked, a person does;
-// either way the commit counts.
+// The process dies while the host takes a commit. A host that can be asked settles it, also one that could not answer when the
+// run was first taken up; where it cannot be asked, a person does; either way the commit counts.
 func TestPlay_ACommitFoundLaterCounts(t *testing.T) {
 	t.Parallel()
-	for name, mute := range map[string]error{"the host remembers": nil, "a person remembers": errors.New("no answer")} {
+	for _, name := range []string{"the host remembers", "the host answers later", "a person remembers"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			var mute error
+			if name != "the host remembers" {
+				mute = errors.New("no answer")
+			}
 			turns := play{draft, commit, text("one"), text("two")}
 			m := &mortal{left: 1 << 30}
 			first := open(t, turns, options{
@@ -218,7 +222,15 @@ func TestPlay_ACommitFoundLaterCounts(t *testing.T) {
 				if len(out.Unknown) != 1 || out.Unknown[0].Tool != "workspace.commit" {
 					t.Fatalf("the outcome is %+v\n%s", out, h.story(run.ID))
 				}
-				h.reconcile(out.Unknown[0], true)
+				before := len(h.lines(run.ID))
+				if again := h.ends(run.ID, machine.RunAwaitingApproval); len(again.Unknown) != 1 || len(h.lines(run.ID)) != before {
+					t.Fatalf("asking in vain changed something: %+v\n%s", again, h.story(run.ID))
+				}
+				if name == "the host answers later" {
+					h.host.Mute = nil
+				} else {
+					h.reconcile(out.Unknown[0], true)
+				}
 			}
 			h.ends(run.ID, machine.RunPartialSuccess)
 			if got := h.host.Messages("chat-1"); len(got) != 1 {

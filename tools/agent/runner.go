@@ -234,18 +234,17 @@ func (s *shift) loop(ctx context.Context) (Outcome, error) {
 // takeUp says in the journal that a run was found in the middle of something, and settles what a dead process left.
 func (s *shift) takeUp(ctx context.Context, run persistence.Run) error {
 	switch run.State {
-	case machine.RunCreated, machine.RunAwaitingApproval:
+	case machine.RunCreated:
 		return nil
+	case machine.RunAwaitingApproval: // at rest, so nothing broke off; a tool may have found out what it did not know
+	default:
+		_, err := s.apply(ctx, fmt.Sprintf("take-up/%d", s.fence), persistence.Change{Lines: []persistence.Entry{
+			line(persistence.KindRunResumed, map[string]any{"state": run.State, "owner": s.c.Owner})}})
+		if err != nil || run.State == machine.RunCancelling {
+			return err
+		}
 	}
-	_, err := s.apply(ctx, fmt.Sprintf("take-up/%d", s.fence), persistence.Change{Lines: []persistence.Entry{
-		line(persistence.KindRunResumed, map[string]any{"state": run.State, "owner": s.c.Owner})}})
-	if err != nil {
-		return err
-	}
-	if run.State == machine.RunCancelling {
-		return nil
-	}
-	err = s.c.Dispatcher.Recover(ctx, s.scope(run))
+	err := s.c.Dispatcher.Recover(ctx, s.scope(run))
 	var system *tools.SystemError
 	if errors.As(err, &system) {
 		return s.end(ctx, &failure{code: system.Code, reason: system.Error()})
