@@ -48,6 +48,9 @@ func (d *Dispatcher) Decide(ctx context.Context, t specs.TenantID, b Ballot) (pe
 			if _, err := d.expireApproval(ctx, t, a.ID); err != nil {
 				return a, err
 			}
+			// The store's own words name the change that was tried; whoever decides needs the question and its time.
+			err = fmt.Errorf("approval %s had until %s: %w", a.ID, a.Deadline.Format(time.RFC3339), persistence.ErrExpired)
+			return a, err
 		}
 		return a, err
 	}

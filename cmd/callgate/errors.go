@@ -128,7 +128,7 @@ func judge(err error) (code int, text, hint string) {
 	case errors.Is(err, persistence.ErrNotFound):
 		return exitNo, text, hint
 	case errors.Is(err, persistence.ErrExpired):
-		return exitNo, text, orElse(hint, "callgate runs resume lets the run go on without it")
+		return exitNo, text, orElse(hint, "callgate runs resume settles it and says how the run goes on")
 	case errors.Is(err, persistence.ErrStale):
 		return exitNo, text, orElse(hint, "look again, then decide again")
 	case errors.As(err, &illegal):

@@ -65,6 +65,7 @@ type note struct {
 	Attempt    int64           `json:"attempt"`
 	Limit      int64           `json:"limit"`
 	Remembered string          `json:"remembered"`
+	Grants     []string        `json:"grants"`
 	Digest     string          `json:"digest"`
 	Files      json.RawMessage `json:"files"`
 	Chat       string          `json:"chat"`
@@ -172,7 +173,7 @@ func (s *storyteller) sentence(ctx context.Context, l persistence.Line) (mark, w
 	case persistence.KindCheckpoint:
 		return "·", "saved", "version " + fmt.Sprint(n.Version) + withComma(n.files())
 	case persistence.KindRolledBack:
-		return "·", "rolled back", "workspace is again as in version " + fmt.Sprint(n.Version) + by(n.By)
+		return "·", "restored", "workspace is again as in version " + fmt.Sprint(n.Version) + by(n.By)
 	case persistence.KindCommitted:
 		return "✓", "published", s.name(l.Call) + " is in the chat" + by2(" ", n.Chat)
 	case persistence.KindDirectOutput:
@@ -192,7 +193,7 @@ func (s *storyteller) sentence(ctx context.Context, l persistence.Line) (mark, w
 	case persistence.KindRunResumed:
 		return "·", "resumed", "another process takes the run up"
 	case persistence.KindGrantCreated:
-		return "·", "granted", "calls like this one are not asked about again" + by(n.By)
+		return "·", "granted", "remembered" + by(n.By) + ": calls like this one are not asked about again"
 	case persistence.KindGrantRevoked:
 		return "·", "revoked", "a remembered yes" + by(n.By)
 	case persistence.KindBudgetAdjusted:
@@ -223,6 +224,11 @@ func (s *storyteller) callSentence(l persistence.Line, n note) (mark, what, text
 		return "✗", "denied", name + because(n)
 	case machine.CallInvalidate:
 		return "✗", "failed", name + asRead(n)
+	case machine.CallAllow:
+		if len(n.Grants) > 0 {
+			return "✓", "allowed", name + ": a remembered yes answers for it"
+		}
+		return "", "", ""
 	case machine.CallApprove:
 		return "✓", "approved", name + by(n.By)
 	case machine.CallReject:
