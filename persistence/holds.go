@@ -3,6 +3,7 @@ package persistence
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,8 @@ const (
 	HoldsRecord = "record" // the record that the line moves, as the move left it
 	HoldsActive = "active" // the bundle that the line puts in force; its own digest
 
+	holdsArtifact = "artifact/"
+	holdsBundle   = "bundle/"
 	holdsDecision = "decision/"
 	holdsGrant    = "grant/"
 	holdsRevoked  = "revoked/"
@@ -35,9 +38,13 @@ func HoldsDecision(phase string, attempt int64) string {
 func HoldsGrant(id string) string   { return holdsGrant + id }
 func HoldsRevoked(id string) string { return holdsRevoked + id }
 
+// HoldsArtifact names content of the run, HoldsBundle a bundle that was stored.
+func HoldsArtifact(name string) string       { return holdsArtifact + name }
+func HoldsBundle(digest specs.Digest) string { return holdsBundle + string(digest) }
+
 // HoldsTree names what a version of a tree wrote, HoldsGone a file that it took away.
 func HoldsTree(id TreeID, version int64) string {
-	return holdsTree + string(id) + "@" + strconv.FormatInt(version, 10)
+	return holdsTree + url.QueryEscape(string(id)) + "/" + strconv.FormatInt(version, 10)
 }
 
 func HoldsGone(id TreeID, version int64, path string) string {

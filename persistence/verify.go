@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/callgate/callgate/machine"
 	"github.com/callgate/callgate/specs"
@@ -58,7 +60,7 @@ func (r Report) OK() bool { return len(r.Findings) == 0 }
 // What it cannot see: a chain that was rewritten to its end together with its head, of a run that has not ended yet. Of
 // one that has, the tenant's chain remembers the hash. A run that nobody knows is ErrNotFound.
 func Verify(ctx context.Context, s Store, t specs.TenantID, run specs.RunID) (Report, error) {
-	v := verifier{s: s, t: t, report: Report{Tenant: t}, grants: Holds{}}
+	v := verifier{s: s, t: t, report: Report{Tenant: t}, grants: Holds{}, chats: map[TreeID]Holds{}}
 	if run == "" {
 		err := v.chain(ctx, "")
 		if err == nil {
@@ -72,7 +74,12 @@ func Verify(ctx context.Context, s Store, t specs.TenantID, run specs.RunID) (Re
 
 // VerifyAll verifies the tenant's own chain and every run that a record or an anchor knows of.
 func VerifyAll(ctx context.Context, s Store, t specs.TenantID) (Report, error) {
-	v := verifier{s: s, t: t, report: Report{Tenant: t}, grants: Holds{}}
+	v := verifier{s: s, t: t, report: Report{Tenant: t}, grants: Holds{}, chats: map[TreeID]Holds{}}
+	began, err := s.Now(ctx)
+	if err != nil {
+		return v.sorted(), err
+	}
+	v.began = began
 	grants, err := s.Grants(ctx, t, "")
 	if err != nil {
 		return v.sorted(), err
@@ -126,6 +133,11 @@ func VerifyAll(ctx context.Context, s Store, t specs.TenantID) (Report, error) {
 	if err == nil {
 		err = v.remembrances(ctx, grants)
 	}
+	for id, held := range v.chats {
+		if err == nil {
+			err = v.tree(ctx, "", id, held)
+		}
+	}
 	v.report.Head = head
 	return v.sorted(), err
 }
@@ -166,11 +178,34 @@ func (v *verifier) inForce(ctx context.Context) error {
 		if more > 0 {
 			continue
 		}
+		if err := v.bundles(ctx); err != nil {
+			return err
+		}
 		if active.Digest != v.rows[HoldsActive] && !v.broken {
 			v.found(FoundState, "", 0, "bundle %q is in force; the lines put %q in force", active.Digest, v.rows[HoldsActive])
 		}
 		v.report.Head = Head{Seq: v.last.Seq, Hash: v.last.Hash}
 		return nil
+	}
+	return nil
+}
+
+// bundles looks for the bundles that the tenant's chain tells of.
+func (v *verifier) bundles(ctx context.Context) error {
+	for name := range v.rows {
+		digest, ok := strings.CutPrefix(name, holdsBundle)
+		if !ok {
+			continue
+		}
+		_, err := v.s.Bundle(ctx, v.t, specs.Digest(digest))
+		switch {
+		case errors.Is(err, ErrNotFound):
+			v.found(FoundOrphan, "", 0, "a line tells of bundle %s, which is not stored", digest)
+		case errors.Is(err, ErrCorrupt):
+			v.found(FoundState, "", 0, "bundle %s cannot be read: %v", digest, err)
+		case err != nil:
+			return err
+		}
 	}
 	return nil
 }
@@ -191,7 +226,9 @@ type verifier struct {
 	strays map[specs.Digest]int64      // a parent that is not the line before -> the line that named it
 	broken bool                        // lines are missing, moved or changed: where they lead to says nothing any more
 	// Of every chain that was read:
+	began  time.Time
 	grants Holds
+	chats  map[TreeID]Holds // what became of chats' own files
 }
 
 func (v *verifier) sorted() Report {
@@ -368,8 +405,22 @@ func (v *verifier) hold(run specs.RunID, l *Line) {
 			v.grants[name] = digest
 		default:
 			v.rows[name] = digest
+			if id, ok := chatTree(name); ok {
+				if v.chats[id] == nil {
+					v.chats[id] = Holds{}
+				}
+				v.chats[id][name] = digest
+			}
 		}
 	}
+}
+
+// chatTree reads the tree out of a name of HoldsTree or HoldsGone, when it is a chat's.
+func chatTree(name string) (TreeID, bool) {
+	word, ok := strings.CutPrefix(name, holdsTree)
+	word, _, _ = strings.Cut(word, "/")
+	id, err := url.QueryUnescape(word)
+	return TreeID(id), ok && err == nil && strings.HasPrefix(id, string(ChatTree("")))
 }
 
 func recordName(kind, id string) string { return HoldsRecord + " " + kind + " " + id }
@@ -653,22 +704,58 @@ func (v *verifier) contents(ctx context.Context, run specs.RunID) error {
 			return err
 		}
 	}
-	points, err := v.s.Checkpoints(ctx, v.t, RunTree(run))
+	last := v.last.Seq
+	if _, err := v.read(ctx, run); err != nil { // the lines of what was made meanwhile
+		return err
+	}
+	v.artifacts(run, artifacts, last == v.last.Seq)
+	return v.tree(ctx, run, RunTree(run), v.rows)
+}
+
+// artifacts compares names with the lines that gave them. Of a run at work some may have been given since they were listed.
+func (v *verifier) artifacts(run specs.RunID, stored []Artifact, all bool) {
+	if v.broken {
+		return
+	}
+	there := map[string]bool{}
+	for _, a := range stored {
+		there[HoldsArtifact(a.Name)] = true
+		if held, told := v.rows[HoldsArtifact(a.Name)]; !told || held != a.Digest {
+			v.found(FoundState, run, 0, "artifact %s is not what its line says", a.Name)
+		}
+	}
+	for name := range v.rows {
+		if all && strings.HasPrefix(name, holdsArtifact) && !there[name] {
+			v.found(FoundArtifact, run, 0, "a line tells of artifact %s, which is not stored", strings.TrimPrefix(name, holdsArtifact))
+		}
+	}
+}
+
+// tree checks every version of a tree against the line that wrote it, and that its files are there.
+func (v *verifier) tree(ctx context.Context, run specs.RunID, id TreeID, rows Holds) error {
+	points, err := v.s.Checkpoints(ctx, v.t, id)
 	if err != nil {
 		return err
 	}
-	if _, err := v.read(ctx, run); err != nil { // the lines of checkpoints that were made meanwhile
-		return err
+	broken, more := false, 0
+	if run != "" {
+		if more, err = v.read(ctx, run); err != nil { // the lines of versions that were made meanwhile
+			return err
+		}
+		broken = v.broken
 	}
 	seen := map[specs.Digest]bool{}
 	before := Tree{}
 	for _, p := range points {
-		tree, err := v.s.Tree(ctx, v.t, RunTree(run), p.Version)
+		if _, told := rows[HoldsTree(id, p.Version)]; !told && run == "" && p.At.After(v.began) {
+			break // its line was written after its chain was read
+		}
+		tree, err := v.s.Tree(ctx, v.t, id, p.Version)
 		if err != nil {
 			return err
 		}
-		if !v.broken && !v.rows.made(before, tree) {
-			v.found(FoundState, run, 0, "version %d of the workspace is not what its line wrote", p.Version)
+		if !broken && !rows.made(before, tree) {
+			v.found(FoundState, run, 0, "version %d of the files of %s is not what its line wrote", p.Version, id)
 		}
 		before = tree
 		for path, f := range tree.Files {
@@ -680,6 +767,9 @@ func (v *verifier) contents(ctx context.Context, run specs.RunID) error {
 				return err
 			}
 		}
+	}
+	if _, told := rows[HoldsTree(id, before.Version+1)]; told && more == 0 && !broken {
+		v.found(FoundState, run, 0, "a line tells of version %d of the files of %s, which is not stored", before.Version+1, id)
 	}
 	return nil
 }

@@ -542,11 +542,17 @@ func (p *Plan) holds() error {
 			}
 		}
 	}
+	for _, a := range c.Artifacts {
+		hold(0, persistence.HoldsArtifact(a.Name), a.Digest)
+	}
 	for _, g := range c.Grants {
 		hold(0, persistence.HoldsGrant(g.ID), g.Digest())
 	}
 	for _, id := range c.Revoke {
 		hold(0, persistence.HoldsRevoked(id), "")
+	}
+	if c.Bundle != nil && c.Bundle.Store != nil {
+		hold(0, persistence.HoldsBundle(c.Bundle.Store.Digest), "")
 	}
 	if c.Bundle != nil && c.Bundle.Activate != "" {
 		hold(0, persistence.HoldsActive, c.Bundle.Activate)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -150,6 +151,18 @@ func tamperingIsReported(t *testing.T, place Make) {
 		{name: "a file that comes back", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
 			must(t, p.Exec(t, `UPDATE tree_files SET until = 0 WHERE tree = $1 AND path = 'output/gone.md'`, "run/"+string(run)))
 		}},
+		{name: "a version that is gone", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `DELETE FROM checkpoints WHERE tree = $1 AND version = 2`, "run/"+string(run)))
+		}},
+		{name: "a name for other content", want: []persistence.FindingKind{persistence.FoundState}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE artifacts SET digest = $2 WHERE run = $1`, string(run), string(specs.DigestOf([]byte("b")))))
+		}},
+		{name: "a name that is gone", want: []persistence.FindingKind{persistence.FoundArtifact}, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `DELETE FROM artifacts WHERE run = $1`, string(run)))
+		}},
+		{name: "a chat's memory", want: []persistence.FindingKind{persistence.FoundState}, whole: true, play: func(run specs.RunID, _ []persistence.Line) {
+			must(t, p.Exec(t, `UPDATE tree_files SET digest = $2 WHERE tree = $1`, "chat/c@"+string(run), string(specs.DigestOf([]byte("b")))))
+		}},
 		{name: "a yes that nobody gave", want: []persistence.FindingKind{persistence.FoundOrphan}, whole: true, play: func(run specs.RunID, _ []persistence.Line) {
 			must(t, p.Exec(t, `INSERT INTO grants (tenant, id, run, created, expires, revoked, body) VALUES ($1, $2, $3, 1, 0, 0, $4)`,
 				string(tenant), "forged", string(run), []byte(`{"ID":"forged","Tool":"a.b","Run":"`+string(run)+`"}`)))
@@ -176,7 +189,9 @@ func tamperingIsReported(t *testing.T, place Make) {
 		file, other := persistence.BlobOf("text/plain", []byte("a")), persistence.BlobOf("text/plain", []byte("b"))
 		call.Blobs = append(call.Blobs, file, other)
 		call.Trees = []persistence.TreeChange{{Tree: persistence.RunTree(run), Edits: []persistence.TreeEdit{
-			{Path: "output/gone.md", Digest: other.Digest, Size: 1}, {Path: "output/a.md", Digest: file.Digest, Size: 1}}}}
+			{Path: "output/gone.md", Digest: other.Digest, Size: 1}, {Path: "output/a.md", Digest: file.Digest, Size: 1}}},
+			{Tree: persistence.ChatTree("c@" + string(run)), Edits: []persistence.TreeEdit{{Path: "persist/a.md", Digest: file.Digest, Size: 1}}}}
+		call.Artifacts = []persistence.Artifact{{Name: "tool-args/a.json", Digest: file.Digest}}
 		for _, id := range []string{"given-", "revoked-"} {
 			call.Grants = append(call.Grants, persistence.Grant{ID: id + string(run), Tool: "a.b", Run: run})
 		}
@@ -219,9 +234,11 @@ func tamperingIsReported(t *testing.T, place Make) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range tricks {
+	for i, trick := range tricks {
 		run := specs.RunID(fmt.Sprintf("r%d", i))
-		if !slices.ContainsFunc(report.Findings, func(f persistence.Finding) bool { return f.Run == run }) {
+		if !slices.ContainsFunc(report.Findings, func(f persistence.Finding) bool {
+			return f.Run == run || trick.whole && strings.Contains(f.Text, "chat/c@"+string(run)+" ")
+		}) {
 			t.Errorf("verifying everything misses %s (%s)", run, tricks[i].name)
 		}
 	}
