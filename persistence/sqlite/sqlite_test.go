@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -241,6 +242,46 @@ func TestDamagedFile(t *testing.T) {
 	}
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); !errors.Is(err, persistence.ErrDamaged) || errors.Is(err, persistence.ErrCorrupt) {
 		t.Errorf("a truncated file: %v", err)
+	}
+}
+
+// A system that keeps a removed file alive for whoever has it open would let us acknowledge what nobody can ever read.
+func TestFileThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be taken away here")
+	}
+	for name, take := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"moved":   func(path string) error { return os.Rename(path, path+".away") },
+		"replaced": func(path string) error {
+			return errors.Join(os.WriteFile(path+".other", nil, 0o600), os.Rename(path+".other", path))
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "x.db")
+		s := open(t, path)
+		if _, err := s.Apply(t.Context(), birth("1")); err != nil {
+			t.Fatal(err)
+		}
+		if err := take(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Apply(t.Context(), birth("2")); !errors.Is(err, persistence.ErrUnavailable) {
+			t.Errorf("%s: a change was acknowledged: %v", name, err)
+		}
+		_, _, _ = s.Runs(t.Context(), "acme", persistence.Query{})
+		if _, err := os.Stat(path); name != "replaced" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: a new file was made in its place: %v", name, err)
+		}
+		if name != "moved" {
+			continue
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Apply(t.Context(), birth("2")); err != nil {
+			t.Errorf("back in its place: %v", err)
+		}
 	}
 }
 

@@ -67,8 +67,11 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return fail(err)
 	}
 	write.SetMaxOpenConns(1)
-	s.write = &writer{db: write, turn: make(chan struct{}, 1)}
-	if err := s.write.migrate(ctx); err != nil {
+	s.write = &writer{db: write, path: abs, turn: make(chan struct{}, 1)}
+	if s.write.file, err = os.Stat(abs); err == nil {
+		err = s.write.migrate(ctx)
+	}
+	if err != nil {
 		return fail(errors.Join(err, s.write.close()))
 	}
 	if s.readers, err = sql.Open("sqlite", dsn(abs, "query_only(ON)")); err != nil {
@@ -81,7 +84,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 }
 
 func dsn(path string, pragmas ...string) string {
-	q := url.Values{}
+	q := url.Values{"mode": {"rw"}} // a connection made later must not make a new file where ours was
 	for _, p := range append(pragmas, fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds())) {
 		q.Add("_pragma", p)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/callgate/callgate/persistence"
 	"github.com/callgate/callgate/persistence/sqlstore"
@@ -14,6 +15,8 @@ import (
 // queueing here is fair and ends with the context, where waiting for the file lock is neither.
 type writer struct {
 	db    *sql.DB
+	path  string
+	file  os.FileInfo // what was opened
 	turn  chan struct{}
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
@@ -36,6 +39,10 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: waiting for the writer: %w", persistence.ErrLocked, ctx.Err())
 	}
+	if err := w.present(); err != nil {
+		<-w.turn
+		return nil, err
+	}
 	t := &tx{w: w, ctx: ctx, sql: ctx}
 	if w.conn == nil {
 		conn, err := w.db.Conn(ctx)
@@ -52,6 +59,19 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	}
 	t.sql = context.WithoutCancel(ctx)
 	return t, nil
+}
+
+// present says whether the file is still where it was opened. The system would let us write on to one that was removed, where
+// nobody finds it again, and beside one that was put in its place, whose log we share.
+func (w *writer) present() error {
+	now, err := os.Stat(w.path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", reason(err), err)
+	case !os.SameFile(w.file, now):
+		return fmt.Errorf("%w: another file was put in the place of %s", persistence.ErrUnavailable, w.path)
+	}
+	return nil
 }
 
 // end undoes whatever was not committed and gives the turn back. It works under a context of its own: the caller's
