@@ -4,8 +4,6 @@ import (
 	"embed"
 	"io/fs"
 	"sync"
-
-	"gopkg.in/yaml.v3"
 )
 
 //go:embed catalog/*.yaml
@@ -42,8 +40,8 @@ var shipped = sync.OnceValue(func() shippedCatalog {
 		out.texts[src.name] = src
 		report := func(d Diagnostic) { out.found = append(out.found, d) }
 		for _, root := range parseYAML(src, report) {
-			r := &reader{strictness: &strictness{src: src, report: report, bad: map[*yaml.Node]bool{}}, level: PlatformLevel}
-			if doc := readDocument(r, root); doc != nil {
+			r := &reader{strictness: &strictness{src: src, report: report, bad: root.bad}, level: PlatformLevel}
+			if doc := readDocument(r, root.root); doc != nil {
 				doc.Head().Shipped = true
 				out.docs = append(out.docs, doc)
 			}

@@ -248,10 +248,10 @@ func TestYAMLSuite(t *testing.T) {
 		roots := parseYAML(src, report)
 		r := &reader{strictness: &strictness{src: src, report: report, bad: map[*yaml.Node]bool{}}}
 		var out []byte
-		for _, root := range roots {
-			if r.check(root, 0) {
+		for _, doc := range roots {
+			if r.check(doc.root, 0) {
 				var s Schema
-				jsonValue("", false).read(r, root, &s)
+				jsonValue("", false).read(r, doc.root, &s)
 				out = append(append(out, s.Raw...), '\n')
 			}
 		}

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
-
-	"gopkg.in/yaml.v3"
 )
 
 // Level says who wrote a bundle, and so what it may contain.
@@ -319,15 +317,15 @@ func readFile(f File, level Level) fileContent {
 		}
 		c.found = append(c.found, d)
 	}
-	var roots []*yaml.Node
+	var roots []parsed
 	if c.src = openText(f, report); c.src != nil {
 		roots = parseYAML(c.src, report)
 	}
 	c.unreadable = wrong
 	for _, root := range roots {
-		wrong = false
-		r := &reader{strictness: &strictness{src: c.src, report: report, bad: map[*yaml.Node]bool{}}, level: level}
-		doc := readDocument(r, root)
+		wrong = len(root.bad) > 0
+		r := &reader{strictness: &strictness{src: c.src, report: report, bad: root.bad}, level: level}
+		doc := readDocument(r, root.root)
 		if doc == nil {
 			c.unreadable = true
 			continue

@@ -70,12 +70,17 @@ func readDocument(r *reader, root *yaml.Node) Document {
 		return nil
 	}
 	head := Meta{Pos: r.pos(root)}
+	meant := map[string]bool{} // keys that are there, misspelt
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if k := root.Content[i]; !r.bad[k] && nearestExact(k.Value, headKeys) == "" {
+			meant[nearest(k.Value, headKeys)] = true
 			r.fail(k, "unknown-key", "unknown key "+quoted(k.Value), didYouMean(k.Value, headKeys, "known here: "+strings.Join(headKeys, ", ")))
 		}
 	}
 	missing := func(name, hint string) {
+		if meant[name] {
+			return
+		}
 		r.report(Diagnostic{Pos: head.Pos, Code: "missing-key", Width: 1, Message: "the key " + quoted(name) + " is missing", Hint: hint})
 	}
 	if v := child(root, "apiVersion"); v == nil {
@@ -97,7 +102,7 @@ func readDocument(r *reader, root *yaml.Node) Document {
 	} else if metadataShape.read(r, meta, &head) {
 		if name := child(meta, "name"); name != nil {
 			head.NamePos = r.pos(name)
-			if head.Name != "" && !kind.name.ok(head.Name) || head.Name == "" && r.isText(name) {
+			if head.Name != "" && !kind.name.ok(head.Name) || head.Name == "" && r.isText(name) && !r.bad[name] {
 				r.fail(name, "bad-name", fmt.Sprintf("%s is not %s", quoted(head.Name), kind.name.what), kind.name.hint)
 				head.Name = ""
 			}

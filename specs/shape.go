@@ -122,6 +122,9 @@ func expression(what string) shape[Text] {
 				*v = Text{Value: strings.ToLower(n.Value), Pos: r.pos(n), places: mapText(r.src, n)}
 				return true
 			}
+			if n.Kind == yaml.ScalarNode && n.Value != "" && !r.isText(n) { // a number: quoted it would be as wrong
+				return r.wrongType(n, what, "")
+			}
 			s, ok := r.readText(n, what)
 			if ok && strings.TrimSpace(s) == "" {
 				r.fail(n, "empty-expression", "this expression is empty", "leave the key out: an absent condition holds always")
@@ -263,17 +266,27 @@ func flag(always bool) shape[bool] {
 	}
 }
 
+const durationHint = "write a number and a unit: 500ms, 10s, 15m, 24h"
+
+// readDuration reads the text of a duration; a bare number lacks its unit, not its quotes.
+func (r *reader) readDuration(n *yaml.Node, want string) (string, bool) {
+	if n.Kind == yaml.ScalarNode && !r.isText(n) {
+		return "", r.wrongType(n, want, durationHint)
+	}
+	return r.readText(n, want)
+}
+
 // duration is a constant span of time.
 func duration(low time.Duration) shape[time.Duration] {
 	return shape[time.Duration]{
 		read: func(r *reader, n *yaml.Node, v *time.Duration) bool {
-			s, ok := r.readText(n, `a duration such as "10s"`)
+			s, ok := r.readDuration(n, `a duration such as "10s"`)
 			if !ok {
 				return false
 			}
 			d, err := ParseDuration(s)
 			if err != nil {
-				r.fail(n, "bad-duration", err.Error(), `write a number and a unit: 500ms, 10s, 15m, 24h`)
+				r.fail(n, "bad-duration", err.Error(), durationHint)
 				return false
 			}
 			if d < low {
@@ -476,14 +489,22 @@ func object[T any](place func(*T) *Pos, fields ...field[T]) shape[T] {
 			present := make([]bool, len(fields))
 			for i := 0; i+1 < len(n.Content); i += 2 {
 				k := n.Content[i]
-				if at, known := index[k.Value]; known && (!r.bad[k] || !present[at]) {
+				at, known := index[k.Value]
+				if known {
 					present[at] = true
+				}
+				if k.Value == "<<" { // a merge key may have meant any of them
+					for j := range present {
+						present[j] = true
+					}
 				}
 				if r.bad[k] {
 					continue
 				}
-				at, known := index[k.Value]
 				if !known {
+					if meant, near := index[nearest(k.Value, names)]; near {
+						present[meant] = true // a misspelt key is not missing too
+					}
 					r.fail(k, "unknown-key", "unknown key "+quoted(k.Value), didYouMean(k.Value, names, "known here: "+strings.Join(names, ", ")))
 					continue
 				}

@@ -3,6 +3,7 @@ package specs
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func intValue() shape[IntValue] {
 func durationValue() shape[DurationValue] {
 	return shape[DurationValue]{
 		read: func(r *reader, n *yaml.Node, v *DurationValue) bool {
-			s, ok := r.readText(n, `a duration such as "10s", or an expression`)
+			s, ok := r.readDuration(n, `a duration such as "10s", or an expression`)
 			if !ok {
 				return false
 			}
@@ -80,7 +81,7 @@ func durationValue() shape[DurationValue] {
 				return true
 			}
 			if s == "" || s[0] >= '0' && s[0] <= '9' && !strings.ContainsAny(s, "(?") || s[0] == '-' || s[0] == '+' {
-				r.fail(n, "bad-duration", quoted(s)+" is not a duration", "write a number and a unit: 500ms, 10s, 15m, 24h")
+				r.fail(n, "bad-duration", quoted(s)+" is not a duration", durationHint)
 				return false
 			}
 			v.Set, v.Expr = true, Text{Value: s, Pos: r.pos(n), places: mapText(r.src, n)}
@@ -117,7 +118,8 @@ var approvalShape = object(func(a *Approval) *Pos { return &a.Pos },
 		key("roles", "Anybody with one of these roles.", func(a *Approvers) *[]Role { return &a.Roles }, roles),
 		key("users", "These people.", func(a *Approvers) *[]UserID { return &a.Users }, listOf(pattern[UserID](keyRule))),
 	).then(func(r *reader, n *yaml.Node, a *Approvers) {
-		if len(a.Roles) == 0 && len(a.Users) == 0 {
+		wrong := slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return r.bad[c] }) // one mistake is enough
+		if len(a.Roles) == 0 && len(a.Users) == 0 && !wrong {
 			r.fail(n, "no-approvers", "nobody could approve this", "name at least one role or user")
 		}
 	})).must(),

@@ -35,7 +35,11 @@ func (s *strictness) check(n *yaml.Node, depth int) bool {
 	case n.Anchor != "" || s.src.char(n.Line, n.Column) == '&' && isPlain(n):
 		s.fail(n, "yaml-anchor", "anchors are not used in bundles", "delete &"+n.Anchor+" and write the value out where it is needed")
 	case n.Style&yaml.TaggedStyle != 0 || isPlain(n) && s.src.char(n.Line, n.Column) == '!':
-		s.fail(n, "yaml-tag", "tags are not used in bundles", "delete "+n.Tag+"; quote a value to make it a text")
+		hint := "delete " + n.Tag + "; quote a value to make it a text"
+		if n.Kind == yaml.ScalarNode && n.Value == "" { // when: !tool.annotations.readOnly
+			hint = "quote the text: " + quoted(n.Tag)
+		}
+		s.fail(n, "yaml-tag", "tags are not used in bundles", hint)
 	}
 	switch n.Kind {
 	case yaml.MappingNode:

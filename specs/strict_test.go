@@ -2,6 +2,7 @@ package specs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -61,6 +62,7 @@ func TestStrictYAML(t *testing.T) {
 		{"an alias", "displayName: &a Ann\ninstructions: *a", "", 0, 0, ""},
 		{"a merge key", "run: {<<: {maxCalls: 1}}", "yaml-merge", 5, 9, "write the keys out"},
 		{"a tag", "displayName: !!str 5", "yaml-tag", 5, 16, "quote a value"},
+		{"a text that begins with !", "displayName: !tool.name", "yaml-tag", 5, 16, `quote the text: "!tool.name"`},
 		{"a local tag", "displayName: !x Ann", "yaml-tag", 5, 16, "tags are not used"},
 		{"a number beyond int64", "run: {maxCalls: 9223372036854775808}", "integer-range", 5, 19, "64 bits"},
 		{"a leading zero", "run: {maxCalls: 010}", "ambiguous-number", 5, 19, "octal"},
@@ -124,6 +126,9 @@ func TestSyntaxErrorsPointAtTheTrueLine(t *testing.T) {
 		{"brackets in block texts do not count", "a: |\n  [ { \" '\nb: [\n", 3, 4, "this [ is never closed"},
 		{"brackets in quotes and comments do not count", "a: \"[\" # {\nb: {c\n", 2, 4, "this { is never closed"},
 		{"the second document", "a: 1\n---\nb: 1\nc: [\n", 4, 4, "this [ is never closed"},
+		{"a line indented too deep", "a:\n  b: [x]\n   c: 1\n", 3, 4, "2 spaces"},
+		{"a line indented too deep after a plain text", "a:\n  - b: x\n       c: 1\n", 3, 8, "4 spaces"},
+		{"a text that goes on is not indented too deep", "a: x\n   y z\nb: [\n", 3, 4, "this [ is never closed"},
 		{"a directive", "%YAML 1.1\n---\na: 1\n", 1, 1, "directives"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -142,11 +147,76 @@ func TestSyntaxErrorsPointAtTheTrueLine(t *testing.T) {
 	}
 }
 
+// TestSyntaxMistakesHideNothing: what is no YAML is reported, and everything around it is still looked at, at its own place.
+func TestSyntaxMistakesHideNothing(t *testing.T) {
+	t.Parallel()
+	rule := func(lines string) string {
+		return "layer: profile\nrules:\n" + lines + "\n- name: last\n  tools: [\"*\"]\n  efect: deny"
+	}
+	for name, lines := range map[string]string{
+		"a plain !":              "- name: a\n  tools: [\"*\"]\n  when: !tool.annotations.readOnly && true\n  effect: deny",
+		"a colon in a text":      "- name: a\n  tools: [\"*\"]\n  when: tool.name == \"a: b\"\n  effect: deny",
+		"over several lines":     "- name: a\n  tools: [\"*\"]\n  when: !tool.annotations.readOnly ||\n    tool.name == \"x\"\n  effect: deny",
+		"a plain star":           "- name: a\n  tools: [*]\n  effect: deny",
+		"a plain star in a list": "- name: a\n  tools:\n    - *\n  effect: deny",
+		"an open bracket":        "- name: a\n  tools: [\"*\"\n  effect: deny",
+		"an open quote":          "- {name: a, tools: [\"*], effect: deny}",
+		"indented too deep":      "- name: a\n  tools: [\"*\"]\n   when: |\n      true\n  effect: deny",
+		"indented under none":    "- name: a\n  tools: [\"*\"]\n effect: deny",
+		"the same twice":         "- name: a\n  tools: [*]\n  when: !x\n  effect: deny",
+	} {
+		want := 2
+		if name == "the same twice" {
+			want = 3
+		}
+		ds := findings(t, doc("Policy", "p", rule(lines)), LoadOptions{})
+		last := 5 + 2 + strings.Count(lines, "\n") + 3
+		if len(ds) != want || ds[len(ds)-1].Code != "unknown-key" || ds[len(ds)-1].Pos != (Pos{"a.yaml", last, 5}) || ds[0].Code != "yaml-syntax" {
+			t.Errorf("%s: want %d findings, the last at %d:5, got\n%s", name, want, last, ds.Text())
+		}
+	}
+	two := doc("Policy", "p", "layer: user\nrules: []")
+	ds := findings(t, two+two[:len(two)-1]+"x\n", LoadOptions{})
+	if len(ds) == 0 || ds[0].Code != "no-separator" || ds[0].Pos.Line != 7 {
+		t.Errorf("no line of ---:\n%s", ds.Text())
+	}
+}
+
+// TestMendedIsBroken: a document that was only read by mending it is never used.
+func TestMendedIsBroken(t *testing.T) {
+	t.Parallel()
+	b, err := load(doc("Policy", "p", "layer: profile\nrules:\n- name: a\n  tools: [\"*\"]\n   effect: allow"), LoadOptions{Partial: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(b.Policies, func(p *Policy) bool { return p.Name == "p" }) || len(b.Unreadable) == 0 {
+		t.Errorf("a mended document is in the bundle; unreadable: %v", b.Unreadable)
+	}
+}
+
+// TestOneMistakeOneFinding: what follows from a mistake is not said again.
+func TestOneMistakeOneFinding(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, code, words string }{
+		{doc("Policy", "p", "layer: user\nrules: [{name: a, tool: [\"*\"], effect: deny}]"), "unknown-key", `"tools"`},
+		{strings.Replace(doc("Policy", "p", "layer: user\nrules: []"), "apiVersion", "apiversion", 1), "unknown-key", `"apiVersion"`},
+		{doc("Policy", "p", "layer: user\nrules: [{<<: {a: b}, name: a}]"), "yaml-merge", "write the keys out"},
+		{doc("Policy", "p", "layer: user\nrules: [{name: a, tools: [\"*\"], effect: approve, approval: {approvers: {role: [x]}}}]"), "unknown-key", `"roles"`},
+		{doc("Policy", "p", "layer: user\nrules: [{name: a, tools: [\"*\"], effect: approve, approval: {approvers: {roles: [x]}, ttl: 15}}]"), "wrong-type", "a unit"},
+		{doc("Tool", "x.y", "source: built_in\nbudget: {timeout: 10}"), "wrong-type", "a unit"},
+	} {
+		ds := findings(t, c.text, LoadOptions{})
+		if len(ds) != 1 || ds[0].Code != c.code || !strings.Contains(ds[0].Hint, c.words) {
+			t.Errorf("want %s with %q, got\n%s", c.code, c.words, ds.Text())
+		}
+	}
+}
+
 // TestAllMistakesOfAllFilesAtOnce: a mistake hides no other, in another document of the file or another file.
 func TestAllMistakesOfAllFilesAtOnce(t *testing.T) {
 	t.Parallel()
 	fsys := fstest.MapFS{
-		"b.yaml":         {Data: []byte("a: [\n---\n" + doc("Profile", "p", "displayname: x"))},
+		"b.yaml":         {Data: []byte(doc("Profile", "q", "tools: {allow: [") + "---\n" + doc("Profile", "p", "displayname: x"))},
 		"a/x.yml":        {Data: []byte(doc("Policy", "q", "layer: profil\nrules: []"))},
 		"c.yaml":         {Data: []byte("\x00\x01")},
 		"notes.txt":      {Data: []byte("not: [yaml")},
@@ -159,7 +229,7 @@ func TestAllMistakesOfAllFilesAtOnce(t *testing.T) {
 	for _, d := range ds {
 		got = append(got, fmt.Sprintf("%s %s", d.Pos, d.Code))
 	}
-	want := []string{"a/x.yml:5:10 unknown-word", "b.yaml:1:4 yaml-syntax", "b.yaml:7:3 unknown-key", "c.yaml:1:1 control-character"}
+	want := []string{"a/x.yml:5:10 unknown-word", "b.yaml:5:18 yaml-syntax", "b.yaml:11:3 unknown-key", "c.yaml:1:1 control-character"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

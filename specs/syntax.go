@@ -11,11 +11,12 @@ import (
 // yamlLine splits what the YAML library says; it offers its line in no other form.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 
-// locateSyntax turns the YAML library's complaint about lines [from, to) into a finding at the true place. The
-// library often names the line where it gave up, or the one before; the scan looks for what a person did wrong.
-func locateSyntax(src *sourceText, from, to int, err error) Diagnostic {
+// locateSyntax turns the YAML library's complaint about lines [from, to) into a finding at the true place, and says how
+// the text could be mended. The library often names the line where it gave up, or the one before; the scan looks for
+// what a person did wrong.
+func locateSyntax(src *sourceText, from, to int, err error) (Diagnostic, mend) {
 	if errors.Is(err, errSecondDocument) {
-		return Diagnostic{Pos: Pos{src.name, from, 1}, Code: "yaml-syntax", Width: 1, Message: "several documents stand here without a line of --- between them", Hint: "start every document with ---"}
+		return Diagnostic{Pos: Pos{src.name, from, 1}, Code: "yaml-syntax", Width: 1, Message: "several documents stand here without a line of --- between them", Hint: "start every document with ---"}, mend{}
 	}
 	s := &syntaxScan{src: src}
 	for ln := from; ln < to && s.found == nil; ln++ {
@@ -25,7 +26,7 @@ func locateSyntax(src *sourceText, from, to int, err error) Diagnostic {
 		s.end()
 	}
 	if s.found != nil {
-		return *s.found
+		return *s.found, s.mend
 	}
 	m := yamlLine.FindStringSubmatch(err.Error())
 	line := from
@@ -34,7 +35,7 @@ func locateSyntax(src *sourceText, from, to int, err error) Diagnostic {
 	}
 	line = max(from, min(line, to-1))
 	return Diagnostic{Pos: Pos{src.name, line, indentOf(src.row(line)) + 1}, Code: "yaml-syntax", Width: 1,
-		Message: "this is not YAML, near here: " + m[2]}
+		Message: "this is not YAML, near here: " + m[2]}, mend{}
 }
 
 // syntaxScan reads YAML the way a careful person does: indentation, brackets, quotes, block texts. It only runs
@@ -51,7 +52,23 @@ type syntaxScan struct {
 	blockIndent int  // indentation of the line that opened it
 
 	indents []int // columns at which block collections are open
+	ended   ending
+
+	value mend // the value being read, in block context
+	mend  mend // what would take the found mistake away
 }
+
+// ending says what the last line of block context came to.
+type ending int
+
+const (
+	endsOpen   ending = iota // with a key or a dash: what belongs to it stands on the next lines
+	endsPlain                // with a plain text, which may go on
+	endsClosed               // with anything else
+)
+
+// startsEntry finds lines that begin a key or an item of a list, which no text that goes on looks like.
+var startsEntry = regexp.MustCompile(`^(- +)?[\pL_][\pL\d_./-]*:( |$)`)
 
 // opened is a bracket or quote and its place.
 type opened struct {
@@ -62,6 +79,7 @@ type opened struct {
 func (s *syntaxScan) fail(line, col int, message, hint string) {
 	if s.found == nil {
 		s.found = &Diagnostic{Pos: Pos{s.src.name, line, col}, Code: "yaml-syntax", Message: message, Hint: hint, Width: 1}
+		s.mend = s.value
 	}
 }
 
@@ -92,24 +110,48 @@ func (s *syntaxScan) line(ln int) {
 		return
 	}
 	if len(s.open) == 0 && !strings.HasPrefix(string(row), "---") {
+		if top := s.top(); indent > top && s.ended != endsOpen {
+			if s.ended == endsPlain && !startsEntry.MatchString(string(row[indent:])) {
+				return // the text goes on
+			}
+			s.fail(ln, indent+1, "this line is indented deeper than the one it belongs to", fmt.Sprintf("align it with the lines above: %d spaces", max(0, top)))
+			s.mend = mend{line: ln, indent: indent, move: max(0, top) - indent}
+			return
+		}
 		s.indentation(ln, indent)
 		if s.found != nil {
 			return
 		}
 	}
 	s.tokens(ln, row, indent)
+	if indent == 0 && isDocumentStart(string(row)) {
+		s.ended = endsOpen
+	}
+}
+
+// top is the innermost column at which a block collection is open, -1 for none.
+func (s *syntaxScan) top() int {
+	if len(s.indents) == 0 {
+		return -1
+	}
+	return s.indents[len(s.indents)-1]
 }
 
 // indentation checks that a line stands under one that is open.
 func (s *syntaxScan) indentation(ln, indent int) {
-	for len(s.indents) > 0 && s.indents[len(s.indents)-1] > indent {
+	for s.top() > indent {
+		deeper := s.top()
 		s.indents = s.indents[:len(s.indents)-1]
-		if len(s.indents) == 0 || s.indents[len(s.indents)-1] < indent {
+		if s.top() < indent {
 			s.fail(ln, indent+1, "this line stands under none of the lines above it", "align it with the line it belongs to")
+			s.mend = mend{line: ln, indent: indent, move: deeper - indent}
+			if up := indent - s.top(); s.top() >= 0 && (up < s.mend.move || up == s.mend.move && s.src.row(ln)[indent] == '-') {
+				s.mend.move = -up
+			}
 			return
 		}
 	}
-	if len(s.indents) == 0 || s.indents[len(s.indents)-1] < indent {
+	if s.top() < indent {
 		s.indents = append(s.indents, indent)
 	}
 }
@@ -117,9 +159,21 @@ func (s *syntaxScan) indentation(ln, indent int) {
 // tokens walks one line from a column.
 func (s *syntaxScan) tokens(ln int, row []rune, at int) {
 	start := true    // a value or key may begin here
+	keyAt := at      // where the entry begins whose value is read
+	owner := at - 1  // what is indented deeper belongs to the value
 	keySeen := 0     // "key: " seen so far in block context on this line
 	plainAt := -1    // where a plain text began
 	lineIndent := at // moves right behind "- "
+	defer func() {
+		switch {
+		case start:
+			s.ended = endsOpen
+		case plainAt >= 0:
+			s.ended = endsPlain
+		default:
+			s.ended = endsClosed
+		}
+	}()
 	for i := at; i < len(row); i++ {
 		c := row[i]
 		if s.quote != nil {
@@ -128,6 +182,12 @@ func (s *syntaxScan) tokens(ln int, row []rune, at int) {
 			continue
 		}
 		blankNext := i+1 >= len(row) || isBlank(row[i+1])
+		if start && len(s.open) == 0 && !isBlank(c) && !((c == '-' || c == '?') && blankNext) && keySeen < 2 {
+			s.value = mend{line: ln, col: i, indent: owner, replace: keySeen > 0 || owner >= at}
+			if keySeen == 0 {
+				keyAt = i
+			}
+		}
 		switch {
 		case isBlank(c):
 			continue
@@ -155,6 +215,7 @@ func (s *syntaxScan) tokens(ln int, row []rune, at int) {
 			for lineIndent < len(row) && row[lineIndent] == ' ' {
 				lineIndent++
 			}
+			owner = i
 			if lineIndent < len(row) && row[lineIndent] != '#' && c == '-' {
 				s.indents = append(s.indents, lineIndent)
 			}
@@ -167,6 +228,9 @@ func (s *syntaxScan) tokens(ln int, row []rune, at int) {
 				}
 			}
 			start, plainAt = true, -1
+			if len(s.open) == 0 {
+				owner = keyAt
+			}
 			continue
 		case start && len(s.open) == 0 && (c == '|' || c == '>') && isBlockHeader(row[i:]):
 			s.block = true

@@ -20,33 +20,48 @@ const maxNesting = 128
 // those of the next. Lines of the nodes are the file's.
 //
 // A line that starts with "---" always starts a document (YAML forbids it inside texts), which makes the cut safe.
-func parseYAML(src *sourceText, report func(Diagnostic)) []*yaml.Node {
-	var docs []*yaml.Node
+func parseYAML(src *sourceText, report func(Diagnostic)) []parsed {
+	var docs []parsed
 	start := 1
+	var version, kind bool // the document has them already
 	for n := 1; n <= len(src.lines)+1; n++ {
 		if n <= len(src.lines) && (n == start || !isDocumentStart(src.lines[n-1])) {
-			continue
+			line := src.lines[n-1]
+			again := strings.HasPrefix(line, "apiVersion:")
+			if !again || !version || !kind {
+				version, kind = version || again, kind || strings.HasPrefix(line, "kind:")
+				continue
+			}
+			report(Diagnostic{Pos: Pos{src.name, n, 1}, Code: "no-separator", Width: len("apiVersion"),
+				Message: "a second document starts here without a line of --- before it", Hint: "put --- on a line of its own above this one"})
 		}
-		if doc := parseDocument(src, start, n, report); doc != nil {
+		if doc := parseDocument(src, start, n, report); doc.root != nil {
 			docs = append(docs, doc)
 		}
-		start = n
+		start, version, kind = n, n <= len(src.lines) && strings.HasPrefix(src.lines[n-1], "apiVersion:"), false
 	}
 	return docs
+}
+
+// parsed is one document. Nodes that stand for what is no YAML were reported and are bad.
+type parsed struct {
+	root *yaml.Node
+	bad  map[*yaml.Node]bool
 }
 
 func isDocumentStart(line string) bool {
 	return strings.HasPrefix(line, "---") && (len(line) == 3 || line[3] == ' ' || line[3] == '\t')
 }
 
-// parseDocument parses lines [from, to) of a file. Nil means an empty document or one that was reported.
-func parseDocument(src *sourceText, from, to int, report func(Diagnostic)) *yaml.Node {
+// parseDocument parses lines [from, to) of a file. Its root is nil for an empty document and for one that was reported
+// and could not be mended.
+func parseDocument(src *sourceText, from, to int, report func(Diagnostic)) parsed {
 	lines := src.lines[from-1 : to-1]
 	for i, l := range lines {
 		if strings.HasPrefix(l, "%") {
 			report(Diagnostic{Pos: Pos{src.name, from + i, 1}, Code: "yaml-directive", Width: utf8.RuneCountInString(l),
 				Message: "YAML directives are not used here", Hint: "delete this line"})
-			return nil
+			return parsed{}
 		}
 		if strings.TrimSpace(l) != "" && !strings.HasPrefix(strings.TrimSpace(l), "#") {
 			break // directives can only stand before the content
@@ -54,25 +69,23 @@ func parseDocument(src *sourceText, from, to int, report func(Diagnostic)) *yaml
 	}
 	if d, deep := tooDeep(src, from, to); deep {
 		report(d)
-		return nil
+		return parsed{}
 	}
 	node, err := decodeYAML(strings.Join(lines, "\n"))
+	bad := map[*yaml.Node]bool{}
 	if err != nil {
-		report(locateSyntax(src, from, to, err))
-		return nil
+		node, bad = parseMended(src, from, to, err, report)
+	} else if node != nil {
+		shiftLines(node, from-1)
 	}
-	if node == nil {
-		return nil
-	}
-	shiftLines(node, from-1)
-	if len(node.Content) == 0 {
-		return nil
+	if node == nil || len(node.Content) == 0 {
+		return parsed{}
 	}
 	root := node.Content[0]
 	if root.Kind == yaml.ScalarNode && root.Value == "" && root.Style == 0 && root.Anchor == "" {
-		return nil
+		return parsed{}
 	}
-	return root
+	return parsed{root, bad}
 }
 
 // decodeYAML runs the YAML library, whose own faults come back as errors too.

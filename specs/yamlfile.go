@@ -2,6 +2,7 @@ package specs
 
 import (
 	"fmt"
+	"maps"
 
 	"gopkg.in/yaml.v3"
 )
@@ -31,9 +32,10 @@ func ReadYAML(name string, data []byte) *YAMLFile {
 	f.load.sources[name] = src
 	roots := parseYAML(src, f.load.report)
 	f.r = &reader{strictness: &strictness{src: src, report: f.load.report, bad: map[*yaml.Node]bool{}}}
-	for _, root := range roots {
-		if f.r.check(root, 0) {
-			f.Roots = append(f.Roots, root)
+	for _, doc := range roots {
+		maps.Copy(f.r.bad, doc.bad)
+		if f.r.check(doc.root, 0) {
+			f.Roots = append(f.Roots, doc.root)
 		}
 	}
 	return f
