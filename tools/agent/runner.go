@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -320,7 +321,7 @@ type failure struct {
 	blobs        []persistence.Blob
 }
 
-func (f *failure) Error() string { return f.code + ": " + f.reason }
+func (f *failure) Error() string { return f.code + ": " + strings.TrimPrefix(f.reason, f.code+": ") }
 
 // story collects the lines of one Change, moving a copy of the run along.
 type story struct {
