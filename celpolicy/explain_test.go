@@ -160,6 +160,16 @@ func TestSampleSuitePasses(t *testing.T) {
 	}
 }
 
+// TestATooWeakWaiveSaysWhoAsks and from where the ask could be cleared.
+func TestATooWeakWaiveSaysWhoAsks(t *testing.T) {
+	t.Parallel()
+	ds := findings(t, toolDoc("w.write", openSchema), "apiVersion: callgate/v1\nkind: Profile\nmetadata: {name: p}\nspec: {tools: {allow: [w.write]}}",
+		policyLayer("a", "profile", "[w.write]", "waive", "has(args.mode)", ""), policyLayer("b", "platform", "[w.write]", "approve", "true", ""))
+	if len(ds) != 1 || ds[0].Code != "waives-nothing" || !strings.Contains(ds[0].Hint, "b/") || !strings.Contains(ds[0].Hint, "the platform layer") {
+		t.Errorf("got\n%s", ds.Text())
+	}
+}
+
 // TestLint: rules that load and can never matter.
 func TestLint(t *testing.T) {
 	t.Parallel()

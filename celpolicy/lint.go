@@ -61,7 +61,7 @@ func (c *compiler) lintRule(p *Policy, pol *compiledPolicy, r *compiledRule) {
 		}
 	case specs.EffectWaive:
 		if !slices.ContainsFunc(tools, func(t *specs.Tool) bool { return p.asked(t, pol.rank) }) {
-			c.warn(r, r.rule.Pos, "waives-nothing", "waives asks that nobody makes: no approve rule of its layer or below selects these tools", "")
+			c.warn(r, r.rule.Pos, "waives-nothing", "waives asks that nobody makes: no approve rule of its layer or below selects these tools", p.askedAbove(tools, pol.rank))
 		}
 	case specs.EffectDeny, specs.EffectHide:
 		if !r.rule.Budget.Pos.IsZero() {
@@ -248,6 +248,18 @@ func (p *Policy) asked(t *specs.Tool, rank int) bool {
 	return t.Permission == specs.PermissionApproval || slices.ContainsFunc(p.tools[t.ToolName()].rules, func(r *compiledRule) bool {
 		return r.rule.Effect == specs.EffectApprove && r.policy.rank >= rank
 	})
+}
+
+// askedAbove is the hint for a waive that is too weak: who asks, and whose waive would clear it.
+func (p *Policy) askedAbove(tools []*specs.Tool, rank int) string {
+	for _, t := range tools {
+		for _, r := range p.tools[t.ToolName()].rules {
+			if l := r.policy.doc.Layer; r.rule.Effect == specs.EffectApprove && r.policy.rank < rank {
+				return fmt.Sprintf("%s may ask, and only a waive of the %s layer or above it clears that", r.id, l)
+			}
+		}
+	}
+	return ""
 }
 
 func toolNames(tools []*specs.Tool) []string {

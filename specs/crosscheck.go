@@ -364,12 +364,12 @@ func (c *crossChecker) plan(p *Plan) {
 		}
 	}
 	plainNames(c, &p.Profiles, "profile", c.profiles)
+	sound := true
 	if p.Initial != "" && !slices.Contains(ids, p.Initial) && len(ids) > 0 {
 		c.fault(p.Pos, 1, "unknown-node", fmt.Sprintf("the plan starts at %s, which is not one of its nodes", quoted(string(p.Initial))), didYouMean(string(p.Initial), ids, known("nodes", ids)))
-		return
+		sound = false
 	}
 	next := map[NodeID][]NodeID{}
-	sound := true
 	for _, t := range p.Transitions {
 		for _, end := range []NodeID{t.From, t.To} {
 			if end != "" && !slices.Contains(ids, end) {

@@ -58,6 +58,7 @@ func TestCrossDocumentChecks(t *testing.T) {
 		{"a duration without a unit", doc("Source", "s", "type: mcp\ntimeout: \"10\""), Error, "bad-duration", 6, 12, "10s"},
 		{"a budget with a bad duration", doc("Tool", "s.x", "source: built_in\nbudget: {timeout: 10 s}"), Error, "bad-duration", 6, 21, "10s"},
 		{"visibility misspelt", doc("Tool", "s.x", "source: built_in\nvisibility: modl"), Error, "unknown-word", 6, 15, `did you mean "model"?`},
+		{"a plan that starts nowhere", doc("Plan", "p", "initial: b\nnodes: [{id: a}]"), Error, "unknown-node", 1, 1, "starts at"},
 		{"a case names a rule without its policy", doc("Policy", "p", "layer: user\nrules: [{name: a, tools: [\"*\"], effect: deny}]") + "---\n" + doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, expect: {rule: a}}]"), Error, "unknown-rule", 12, 60, `did you mean "p/a"?`},
 		{"a case names a list that a profile does not have", profile + "---\n" + doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, expect: {rule: writer/tools.deny}}]"), Error, "unknown-rule", 11, 60, ""},
 		{"a case in a node that is not there", doc("PolicyTest", "t", "cases: [{name: c, tool: workspace.finish, as: {node: draft}, expect: {}}]"), Error, "unknown-node", 5, 11, "no nodes"},
@@ -83,6 +84,15 @@ func TestWhatMayBeSaidAheadOfTime(t *testing.T) {
 	ds := findings(t, doc("Policy", "p", "layer: user\nrules:\n- {name: a, tools: [\"shell.*\", \"mcp:*\"], effect: deny}\n- {name: b, tools: [\"entirely.other_name\"], effect: approve}\n- {name: c, tools: [\"x.*\"], effect: hide}"), LoadOptions{})
 	if len(ds) > 0 {
 		t.Errorf("findings:\n%s", ds.Text())
+	}
+}
+
+// TestAPlansMistakesAreAllSaid: a start that does not exist hides no transition.
+func TestAPlansMistakesAreAllSaid(t *testing.T) {
+	t.Parallel()
+	ds := findings(t, doc("Plan", "p", "initial: b\nnodes: [{id: a}]\ntransitions: [{from: a, to: c}]"), LoadOptions{})
+	if len(ds) != 2 || ds[0].Code != "unknown-node" || ds[1].Code != "unknown-node" || ds[1].Pos.Line != 7 {
+		t.Errorf("got\n%s", ds.Text())
 	}
 }
 
