@@ -103,7 +103,7 @@ func (h *hearing) grantFor(a *ask) string {
 			!g.Expires.IsZero() && !in.Now.Before(g.Expires), !slices.Contains(g.Rules, a.Rule):
 			continue
 		}
-		if len(g.Args) > 0 && (h.ev.unknown || !grantArgs(g.Args, in.Args)) {
+		if len(g.Args) > 0 && (h.ev.unknown() || !grantArgs(g.Args, in.Args)) {
 			continue
 		}
 		if best == "" || g.ID < best {

@@ -2,12 +2,14 @@ package celpolicy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"unsafe"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -20,11 +22,27 @@ import (
 // not JSON: what cannot be looked at is not allowed.
 const MaxArgsBytes = 2 << 20
 
-// readArgs turns a call's raw arguments into the `args` of an expression. Absent arguments are {}. Whole
-// numbers stay exact; a number that the schema's type cannot hold exactly is an error where it is used.
-func readArgs(raw json.RawMessage, s *shape) (ref.Val, error) {
+// Args is a call's arguments, read once for every decision about the call. It never changes.
+type Args struct {
+	raw     json.RawMessage
+	members map[string]any
+	few     []member // the same members when they are few: a short walk is quicker than a map
+}
+
+type member struct {
+	name string
+	v    val
+}
+
+// maxFew is how many members a walk is still quicker for.
+const maxFew = 8
+
+// ParseArgs reads a call's arguments: strict JSON, an object; absent ones are {}. Give them to Input.Parsed where one call
+// is decided more than once.
+func ParseArgs(raw json.RawMessage) (*Args, error) {
+	a := &Args{raw: raw}
 	if len(raw) == 0 {
-		return boxObject(nil, s), nil
+		return a, nil
 	}
 	v, err := specs.DecodeJSON(raw, specs.JSONLimits{Bytes: MaxArgsBytes})
 	if err != nil {
@@ -32,9 +50,40 @@ func readArgs(raw json.RawMessage, s *shape) (ref.Val, error) {
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("the arguments are not a JSON object")
+		return nil, errNotObject
 	}
-	return boxObject(m, s), nil
+	a.members = m
+	if len(m) <= maxFew {
+		a.few = make([]member, 0, len(m))
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			a.few = append(a.few, member{name, valOf(m[name])})
+		}
+	}
+	return a, nil
+}
+
+var errNotObject = errors.New("the arguments are not a JSON object")
+
+// of says whether these arguments were read from exactly this text.
+func (a *Args) of(raw json.RawMessage) bool {
+	return len(a.raw) == len(raw) && unsafe.SliceData(a.raw) == unsafe.SliceData(raw)
+}
+
+// member finds a top-level argument.
+func (a *Args) member(name string) (val, bool) {
+	for i := range a.few {
+		if a.few[i].name == name {
+			return a.few[i].v, true
+		}
+	}
+	if len(a.members) <= maxFew {
+		return val{}, false
+	}
+	v, ok := a.members[name]
+	if !ok {
+		return val{}, false
+	}
+	return valOf(v), true
 }
 
 func boxObject(m map[string]any, s *shape) ref.Val {

@@ -201,7 +201,7 @@ func TestCase_E21_H26_PanicDenies(t *testing.T) {
 	if d := ask1(p, `{}`); d.Callable || d.Code != CodePolicyError {
 		t.Errorf("no program: %s", bytesOf1(t, d))
 	}
-	ev := p.evaluation(&Input{}, false)
+	ev := p.evaluation(&Input{}, seesAll)
 	defer ev.release()
 	if _, _, err := ev.value(&expr{program: panicking{}}); err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("a panic came back as %v", err)

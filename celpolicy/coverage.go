@@ -164,7 +164,7 @@ func (v *coverer) observe(in Input) {
 		if rp == nil {
 			continue
 		}
-		ev := v.p.evaluation(&in, in.Phase == PhaseList)
+		ev := v.p.evaluation(&in, sightOf(in.Phase))
 		ev.at(e)
 		if ev.applies(r.policy, ev.profile, in.Run.Node) {
 			for i := range rp.parts {

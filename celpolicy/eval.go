@@ -15,24 +15,49 @@ import (
 // evaluation answers the expressions of one decision. It is the activation that cel-go reads variables from:
 // each is boxed at most once, and only when an expression asks for it.
 type evaluation struct {
-	p         *Policy
-	in        *Input
-	entry     *toolEntry
-	profile   specs.ProfileName
-	unknown   bool   // args are not known: PhaseList
-	spent     uint64 // by this decision
+	p       *Policy
+	in      *Input
+	entry   *toolEntry
+	profile specs.ProfileName
+	sees    sight
+	ledger
 	spentHere uint64 // by this expression
+	beyond    bool   // a lowered expression met what only cel-go answers
 
-	args                                 ref.Val
+	parsed                               *Args
 	argsErr                              error
+	args                                 ref.Val
 	run, user, tenant, budget, call, now ref.Val
+}
+
+// ledger is what an evaluation has paid.
+type ledger struct {
+	spent   uint64 // by this decision
+	readFor bool   // reading the arguments is paid
+}
+
+// sight is how much of an input an evaluation may look at. What lies beyond it is unknown.
+type sight uint8
+
+const (
+	seesTool    sight = iota // the tool, and the profile and node it is asked in
+	seesSubject              // and the run, its person and tenant
+	seesState                // and what changes from call to call: counters, budget, time
+	seesAll                  // and the arguments
+)
+
+func sightOf(phase Phase) sight {
+	if phase == PhaseList {
+		return seesState
+	}
+	return seesAll
 }
 
 var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
 
-func (p *Policy) evaluation(in *Input, unknown bool) *evaluation {
+func (p *Policy) evaluation(in *Input, sees sight) *evaluation {
 	ev := evaluations.Get().(*evaluation)
-	*ev = evaluation{p: p, in: in, unknown: unknown, profile: in.Run.Profile}
+	*ev = evaluation{p: p, in: in, sees: sees, profile: in.Run.Profile}
 	if ev.profile == "" {
 		ev.profile = p.tenant.profile
 	}
@@ -46,8 +71,11 @@ func (ev *evaluation) release() {
 
 // at turns the evaluation to another tool. What one decision spent is not the next one's.
 func (ev *evaluation) at(e *toolEntry) {
-	ev.entry, ev.args, ev.argsErr, ev.spent = e, nil, nil, 0
+	ev.entry, ev.args, ev.ledger = e, nil, ledger{}
 }
+
+// unknown says that arguments are not known: PhaseList.
+func (ev *evaluation) unknown() bool { return ev.sees < seesAll }
 
 // Parent makes an evaluation an interpreter.Activation.
 func (ev *evaluation) Parent() interpreter.Activation { return nil }
@@ -105,25 +133,42 @@ func (ev *evaluation) UnknownAttributePatterns() []*interpreter.AttributePattern
 
 // AsPartialActivation says whether anything is unknown.
 func (ev *evaluation) AsPartialActivation() (interpreter.PartialActivation, bool) {
-	return ev, ev.unknown
+	return ev, ev.unknown()
 }
 
 var unknownArgs = []*interpreter.AttributePattern{interpreter.NewAttributePattern(varArgs)}
 
-// arguments decodes the call's arguments at most once. What cannot be read is an error wherever it is used.
+// arguments boxes the call's arguments at most once. What cannot be read is an error wherever it is used.
 func (ev *evaluation) arguments() ref.Val {
+	a := ev.read()
 	if ev.args == nil {
 		s := untyped
 		if ev.entry != nil {
 			s = ev.entry.shape
 		}
-		ev.args, ev.argsErr = readArgs(ev.in.Args, s)
-		ev.spent = min(CostPerDecision, ev.spent+uint64(len(ev.in.Args))/5) // reading them is work too
 		if ev.argsErr != nil {
 			ev.args = types.WrapErr(ev.argsErr)
+		} else {
+			ev.args = boxObject(a.members, s)
 		}
 	}
 	return ev.args
+}
+
+// read decodes the call's arguments at most once, and has each decision pay for it. It is nil when they cannot be read.
+func (ev *evaluation) read() *Args {
+	if !ev.readFor {
+		ev.readFor = true
+		ev.spent = min(CostPerDecision, ev.spent+uint64(len(ev.in.Args))/5)
+	}
+	if ev.parsed == nil && ev.argsErr == nil {
+		if p := ev.in.Parsed; p != nil && p.of(ev.in.Args) {
+			ev.parsed = p
+		} else {
+			ev.parsed, ev.argsErr = ParseArgs(ev.in.Args)
+		}
+	}
+	return ev.parsed
 }
 
 func boxStrings[S ~string](in []S) ref.Val {
@@ -175,7 +220,7 @@ func (ev *evaluation) value(e *expr) (v ref.Val, unknown bool, err error) {
 		return nil, false, err
 	}
 	if types.IsUnknown(out) {
-		if ev.unknown {
+		if ev.unknown() {
 			return nil, true, nil
 		}
 		return nil, false, errors.New("the expression has no answer")
@@ -183,8 +228,26 @@ func (ev *evaluation) value(e *expr) (v ref.Val, unknown bool, err error) {
 	return out, false, nil
 }
 
-// condition asks a bool expression.
+// condition asks a bool expression: its lowered form first, and cel-go where there is none or where it has no plain
+// answer. An error is always told in cel-go's words.
 func (ev *evaluation) condition(e *expr) (Outcome, error) {
+	if e != nil && e.lowered != nil {
+		before := ev.ledger
+		switch ev.lowered(e) {
+		case triYes:
+			return Matched, nil
+		case triNo:
+			return Unmatched, nil
+		case triOpen:
+			return Unknown, nil
+		}
+		ev.ledger = before
+	}
+	return ev.slowly(e)
+}
+
+// slowly asks cel-go.
+func (ev *evaluation) slowly(e *expr) (Outcome, error) {
 	v, unknown, err := ev.value(e)
 	switch {
 	case err != nil:

@@ -129,7 +129,7 @@ func dynNotes(e *expr, root *shape) []string {
 }
 
 func (x *Explanation) addUnselected(p *Policy, e *toolEntry, in *Input) {
-	ev := p.evaluation(in, true)
+	ev := p.evaluation(in, seesState)
 	defer ev.release()
 	for _, r := range e.rules {
 		if slices.ContainsFunc(x.Trace, func(v Voice) bool { return v.Rule == r.id }) {

@@ -24,6 +24,8 @@ type expr struct {
 	ast      *ast.AST
 	issues   []*common.Error
 	nodes    uint64 // what one evaluation without loops costs
+	lowered  condFn // nil: only cel-go answers it
+	cost     expense
 }
 
 // constant gives the value of an expression that is a literal true or false.
@@ -71,6 +73,8 @@ func (c *compiler) expression(text string) *expr {
 		return e
 	}
 	e.program, e.nodes = program, nodes
+	e.lowered, e.cost, _ = lower(e.ast)
+	e.cost.base += nodes
 	return e
 }
 

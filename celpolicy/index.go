@@ -15,6 +15,7 @@ import (
 type toolEntry struct {
 	tool        *specs.Tool
 	shape       *shape
+	doubles     bool    // some argument is a double
 	value       *object // `tool` in an expression
 	annotations specs.Annotations
 	digest      specs.Digest
@@ -33,6 +34,7 @@ type quarantine struct {
 
 func (c *compiler) index(p *Policy, t *specs.Tool) *toolEntry {
 	e := &toolEntry{tool: t, shape: c.shapes[t.ToolName()], digest: DefinitionDigest(t)}
+	e.doubles = e.shape.hasDouble()
 	src := p.sources[t.Source.Name]
 	e.annotations = effectiveAnnotations(t, src)
 	e.quarantine = quarantined(t, src)

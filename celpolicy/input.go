@@ -23,13 +23,16 @@ type Input struct {
 	Phase Phase          `json:"phase"`
 	Tool  specs.ToolName `json:"tool"`
 	// Args is the call's arguments, strict JSON, an object. Ignored in PhaseList.
-	Args   json.RawMessage `json:"args,omitempty"`
-	Run    RunFacts        `json:"run"`
-	User   UserFacts       `json:"user"`
-	Tenant TenantFacts     `json:"tenant"`
-	Call   CallFacts       `json:"call"`
-	Budget BudgetFacts     `json:"budget"`
-	Now    time.Time       `json:"now"`
+	Args json.RawMessage `json:"args,omitempty"`
+	// Parsed is what ParseArgs made of Args, for a call that is decided more than once. Without it, or when it was made of
+	// other bytes, Args are read again.
+	Parsed *Args       `json:"-"`
+	Run    RunFacts    `json:"run"`
+	User   UserFacts   `json:"user"`
+	Tenant TenantFacts `json:"tenant"`
+	Call   CallFacts   `json:"call"`
+	Budget BudgetFacts `json:"budget"`
+	Now    time.Time   `json:"now"`
 	// Grants are the remembered grants of this tenant, run and user that are in force now.
 	Grants []Grant `json:"grants,omitempty"`
 	// Envelopes are the delegable ceilings on the path from the root to this invocation, outermost first. Empty for the root.

@@ -176,6 +176,8 @@ var bindings = sync.OnceValues(func() (map[string]functions.FunctionOp, error) {
 func varargs(o *functions.Overload) functions.FunctionOp {
 	return func(args ...ref.Val) ref.Val {
 		switch {
+		case o.OperandTrait != 0 && !args[0].Type().HasTrait(o.OperandTrait):
+			return types.MaybeNoSuchOverloadErr(args[0])
 		case len(args) == 1 && o.Unary != nil:
 			return o.Unary(args[0])
 		case len(args) == 2 && o.Binary != nil:

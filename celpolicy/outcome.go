@@ -39,7 +39,7 @@ func (h *hearing) decision() Decision {
 		d.Reason = "the budget is used up: " + h.limits.exhausted
 		d.Message = fmt.Sprintf("The budget for %s is used up: %s.", in.Tool, h.limits.exhausted)
 	}
-	d.Unknown = h.ev.unknown && h.open && d.Visible
+	d.Unknown = h.ev.unknown() && h.open && d.Visible
 	d.Verdicts = h.verdicts
 	if in.Trace {
 		d.Trace = h.trace(won)

@@ -61,7 +61,7 @@ func (p *Policy) NextNode(plan string, in Input) (specs.NodeID, bool, error) {
 	if c.nodes[in.Run.Node] == nil {
 		return "", false, fmt.Errorf("plan %q has no node %q", plan, in.Run.Node)
 	}
-	ev := p.evaluation(&in, false)
+	ev := p.evaluation(&in, seesAll)
 	defer ev.release()
 	for _, t := range c.transitions {
 		if t.from != in.Run.Node {

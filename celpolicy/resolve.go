@@ -35,7 +35,7 @@ func (p *Policy) Resolve(in Input) Decision {
 	if e == nil {
 		return p.unknownTool(&in)
 	}
-	ev := p.evaluation(&in, in.Phase == PhaseList)
+	ev := p.evaluation(&in, sightOf(in.Phase))
 	defer ev.release()
 	return ev.decide(e)
 }
@@ -44,7 +44,7 @@ func (p *Policy) Resolve(in Input) Decision {
 // show a model are those whose decision says Visible.
 func (p *Policy) List(in Input) []Decision {
 	in.Phase, in.Args = PhaseList, nil
-	ev := p.evaluation(&in, true)
+	ev := p.evaluation(&in, seesState)
 	defer ev.release()
 	out := make([]Decision, 0, len(p.names))
 	for _, name := range p.names {
@@ -74,12 +74,12 @@ func silence() map[specs.LayerName]Verdict {
 func (ev *evaluation) decide(e *toolEntry) Decision {
 	ev.at(e)
 	d := ev.once(e)
-	if !ev.unknown && !d.Callable && !d.Visible {
+	if !ev.unknown() && !d.Callable && !d.Visible {
 		ev.at(e)
 		ev.spent = CostPerDecision - costOfListing
-		ev.unknown = true
+		ev.sees = seesState
 		listed := ev.once(e)
-		ev.unknown = false
+		ev.sees = seesAll
 		d.Visible, d.VisibleToUser = listed.Visible, listed.VisibleToUser
 	}
 	return d
@@ -415,10 +415,10 @@ func (h *hearing) hearVisibility() {
 // hearArguments refuses a call whose arguments are not strict JSON, whatever the rules say about them: what a
 // rule cannot look at must not run.
 func (h *hearing) hearArguments() {
-	if h.ev.unknown {
+	if h.ev.unknown() {
 		return
 	}
-	if h.ev.arguments(); h.ev.argsErr == nil {
+	if h.ev.read(); h.ev.argsErr == nil {
 		return
 	}
 	id := specs.VoiceOf(h.entry.tool.Name, specs.VoiceArguments)
