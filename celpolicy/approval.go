@@ -36,16 +36,16 @@ func filled(a *specs.Approval) specs.Approval {
 
 // grantable says whether a remembered grant may answer an ask: yes, but for destructive tools and rollback only
 // where the author says so.
-func (h *hearing) grantable(a *specs.Approval) bool {
+func (e *toolEntry) grantable(a *specs.Approval) bool {
 	if a != nil && a.Grantable != nil {
 		return *a.Grantable
 	}
-	return !h.entry.annotations.Destructive && h.entry.tool.ToolName() != toolRollback
+	return !e.annotations.Destructive && e.tool.ToolName() != toolRollback
 }
 
 func (h *hearing) askOf(r *compiledRule, voice int) *ask {
 	layer := r.policy.doc.Layer
-	a := Ask{Rule: r.id, Layer: layer, Approval: filled(r.rule.Approval), Grantable: h.grantable(r.rule.Approval)}
+	a := Ask{Rule: r.id, Layer: layer, Approval: filled(r.rule.Approval), Grantable: h.entry.grantable(r.rule.Approval)}
 	a.Approval.Grantable = nil // Ask.Grantable is the answer
 	a.Reason = h.reason(r, "")
 	return &ask{Ask: a, rank: specs.LayerRank(layer), voice: voice}
@@ -60,7 +60,7 @@ func (h *hearing) waive() {
 			h.clear(a, "waived by "+string(h.waives[i].id))
 			continue
 		}
-		if g := h.grantFor(a); g != "" {
+		if g := h.ev.grantFor(a.Rule, a.Grantable); g != "" {
 			h.clear(a, "cleared by grant "+g)
 			h.grants = append(h.grants, g)
 			continue
@@ -84,26 +84,28 @@ func (h *hearing) waive() {
 }
 
 func (h *hearing) clear(a *ask, note string) {
-	h.voices[a.voice].Outcome, h.voices[a.voice].Note = Waived, note
+	if a.voice >= 0 {
+		h.voices[a.voice].Outcome, h.voices[a.voice].Note = Waived, note
+	}
 }
 
 // grantFor finds the remembered grant that answers an ask for exactly this tool, definition, person, run and
 // arguments. While arguments are unknown, only a grant for any arguments does.
-func (h *hearing) grantFor(a *ask) string {
-	if !a.Grantable {
+func (ev *evaluation) grantFor(rule specs.RuleID, grantable bool) string {
+	in := ev.in
+	if !grantable || len(in.Grants) == 0 {
 		return ""
 	}
-	in := h.ev.in
 	best := ""
 	for i := range in.Grants {
 		g := &in.Grants[i]
 		switch {
-		case g.Tool != h.entry.tool.ToolName(), g.ToolDigest != h.entry.digest,
+		case g.Tool != ev.entry.tool.ToolName(), g.ToolDigest != ev.entry.digest,
 			g.Run != "" && g.Run != in.Run.ID, g.User != "" && g.User != in.User.ID,
-			!g.Expires.IsZero() && !in.Now.Before(g.Expires), !slices.Contains(g.Rules, a.Rule):
+			!g.Expires.IsZero() && !in.Now.Before(g.Expires), !slices.Contains(g.Rules, rule):
 			continue
 		}
-		if len(g.Args) > 0 && (h.ev.unknown() || !grantArgs(g.Args, in.Args)) {
+		if len(g.Args) > 0 && (ev.unknown() || !grantArgs(g.Args, in.Args)) {
 			continue
 		}
 		if best == "" || g.ID < best {

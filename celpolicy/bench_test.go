@@ -88,3 +88,35 @@ func BenchmarkCompile(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkCheck(b *testing.B) {
+	p := benchPolicy(b)
+	in := benchInput()
+	in.Parsed, _ = ParseArgs(in.Args)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		in.Tool = p.names[i%len(p.names)]
+		p.Check(&in)
+	}
+}
+
+func BenchmarkSurfaceCheck(b *testing.B) {
+	p := benchPolicy(b)
+	in := benchInput()
+	s := p.Surface(in)
+	m := Moment{Args: in.Args, Now: in.Now}
+	m.Parsed, _ = ParseArgs(in.Args)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		s.Check(p.names[i%len(p.names)], &m)
+	}
+}
+
+func BenchmarkVisible100(b *testing.B) {
+	p := benchPolicy(b)
+	in := benchInput()
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Visible(in)
+	}
+}

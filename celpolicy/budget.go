@@ -37,8 +37,12 @@ type amounts struct{ calls, tokens, cost int64 }
 
 // runLimits gives the run's own limits: the input's, met by the profile's, met by the defaults where both are silent.
 func (p *Policy) runLimits(in *Input, profile specs.ProfileName) amounts {
+	return runLimits(&in.Budget, p.profiles[profile])
+}
+
+func runLimits(b *BudgetFacts, prof *specs.Profile) amounts {
 	out := amounts{DefaultMaxCalls, DefaultMaxOutputTokens, DefaultMaxCost}
-	if prof := p.profiles[profile]; prof != nil {
+	if prof != nil {
 		if prof.Run.MaxCalls > 0 {
 			out.calls = prof.Run.MaxCalls
 		}
@@ -47,11 +51,10 @@ func (p *Policy) runLimits(in *Input, profile specs.ProfileName) amounts {
 		}
 	}
 	meet := func(have *int64, key string, spoke bool) {
-		if v, ok := in.Budget.Limit[key]; ok && (!spoke || v < *have) {
+		if v, ok := b.Limit[key]; ok && (!spoke || v < *have) {
 			*have = v
 		}
 	}
-	prof := p.profiles[profile]
 	meet(&out.calls, keyCalls, prof != nil && prof.Run.MaxCalls > 0)
 	meet(&out.tokens, keyTokens, false)
 	meet(&out.cost, keyCost, prof != nil && prof.Run.MaxCost != nil)
@@ -97,7 +100,7 @@ func (h *hearing) budgets() {
 			who = fromDefault
 		}
 		h.limit(Charge{Owner: OwnerRun, Per: specs.PerRun, Dimension: own.dim, Limit: own.value}, who, specs.LayerBudget)
-		need := h.price(own.dim)
+		need := h.entry.price(ev.p, own.dim)
 		if need > 0 && own.used > own.value-need {
 			h.exhaust(fmt.Sprintf("the run has used %d of %d %s", own.used, own.value, own.dim.word()), who, specs.LayerBudget)
 		}
@@ -122,14 +125,14 @@ func (h *hearing) budgets() {
 }
 
 // price is what one call takes of a dimension. How long its answer is nobody knows before, so one token must be left.
-func (h *hearing) price(d Dimension) int64 {
+func (e *toolEntry) price(p *Policy, d Dimension) int64 {
 	if d != DimCost {
 		return 1
 	}
-	if h.entry.annotations.CostUnknown {
-		return h.ev.p.tenant.unknownCost
+	if e.annotations.CostUnknown {
+		return p.tenant.unknownCost
 	}
-	return max(0, h.entry.annotations.Cost)
+	return max(0, e.annotations.Cost)
 }
 
 func (h *hearing) limitsOf(b compiledBudget, owner string, layer specs.LayerName) {
@@ -178,13 +181,18 @@ func (h *hearing) amount(a *compiledAmount, id specs.RuleID) (int64, bool) {
 
 func (h *hearing) limit(c Charge, from specs.RuleID, layer specs.LayerName) {
 	h.limits.charges = append(h.limits.charges, c)
-	l := map[Dimension]*Limit{DimCalls: &h.limits.limits.MaxCalls, DimOutputTokens: &h.limits.limits.MaxOutputTokens,
-		DimCost: &h.limits.limits.MaxCost}[c.Dimension]
+	l := &h.limits.limits.MaxCalls
+	switch c.Dimension {
+	case DimOutputTokens:
+		l = &h.limits.limits.MaxOutputTokens
+	case DimCost:
+		l = &h.limits.limits.MaxCost
+	}
 	next := Limit{Value: c.Limit, Per: c.Per, From: from}
 	if l.From == "" || tighter(next, *l) {
 		*l = next
 	}
-	if need := h.price(c.Dimension); c.Limit < need {
+	if need := h.entry.price(h.ev.p, c.Dimension); c.Limit < need {
 		h.exhaust(fmt.Sprintf("%s allows %d %s, this call needs %d", from, c.Limit, c.Dimension.word(), need), from, layer)
 	}
 }

@@ -16,6 +16,7 @@ type Policy struct {
 	digest   specs.Digest
 	tools    map[specs.ToolName]*toolEntry
 	names    []specs.ToolName // canonical order
+	entries  []*toolEntry     // in the same order
 	profiles map[specs.ProfileName]*specs.Profile
 	sources  map[specs.SourceName]*specs.Source
 	plans    map[string]*compiledPlan
@@ -181,6 +182,10 @@ func (c *compiler) policy() *Policy {
 		p.names = append(p.names, t.ToolName())
 	}
 	slices.Sort(p.names)
+	for i, name := range p.names {
+		p.tools[name].at = i
+		p.entries = append(p.entries, p.tools[name])
+	}
 	c.lint(p)
 	return p
 }

@@ -23,6 +23,7 @@ type evaluation struct {
 	ledger
 	spentHere uint64 // by this expression
 	beyond    bool   // a lowered expression met what only cel-go answers
+	own       Input  // of a Surface's moment
 
 	parsed                               *Args
 	argsErr                              error

@@ -26,6 +26,7 @@ type expr struct {
 	nodes    uint64 // what one evaluation without loops costs
 	lowered  condFn // nil: only cel-go answers it
 	cost     expense
+	stateful bool // it reads what changes from call to call
 }
 
 // constant gives the value of an expression that is a literal true or false.
@@ -73,7 +74,7 @@ func (c *compiler) expression(text string) *expr {
 		return e
 	}
 	e.program, e.nodes = program, nodes
-	e.lowered, e.cost, _ = lower(e.ast)
+	e.lowered, e.cost, e.stateful = lower(e.ast)
 	e.cost.base += nodes
 	return e
 }

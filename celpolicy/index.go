@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"sync/atomic"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -23,6 +24,8 @@ type toolEntry struct {
 	visibility  *expr
 	budget      compiledBudget // the spec's own
 	quarantine  *quarantine
+	at          int // its place among the names
+	residuals   atomic.Pointer[[]seat]
 }
 
 // quarantine is why an imported definition is not accepted.

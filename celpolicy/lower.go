@@ -23,11 +23,11 @@ type (
 func (ev *evaluation) lowered(e *expr) (t tri) {
 	defer func() {
 		if recover() != nil {
-			t = triBad
+			t, ev.beyond = triBad, true
 		}
 	}()
 	ev.spentHere, ev.beyond = 0, false
-	if !ev.spend(e.nodes) {
+	if !ev.pay(e.nodes) {
 		return triBad
 	}
 	if t = e.lowered(ev); ev.beyond {
@@ -51,20 +51,19 @@ func (ev *evaluation) pass() val {
 	return val{}
 }
 
-// lower gives the lowered form of a condition, or nil and what stands in the way.
-func lower(a *ast.AST) (fn condFn, cost expense, why error) {
+// lower gives the lowered form of a condition, nil when something in it stays with cel-go.
+func lower(a *ast.AST) (fn condFn, cost expense, stateful bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			u, ok := r.(unlowered)
-			if !ok {
+			if _, ok := r.(unlowered); !ok {
 				panic(r)
 			}
-			fn, cost, why = nil, expense{}, u
+			fn, cost, stateful = nil, expense{steep: true}, true
 		}
 	}()
 	l := &lowerer{}
 	fn = l.cond(a.Expr())
-	return fn, l.cost, nil
+	return fn, l.cost, l.stateful
 }
 
 // unlowered says which construct stays with cel-go.
@@ -76,7 +75,10 @@ func unsupported(format string, args ...any) unlowered {
 	return unlowered{fmt.Sprintf(format, args...)}
 }
 
-type lowerer struct{ cost expense }
+type lowerer struct {
+	cost     expense
+	stateful bool
+}
 
 func (l *lowerer) cond(e ast.Expr) condFn {
 	switch e.Kind() {

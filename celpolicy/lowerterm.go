@@ -372,6 +372,7 @@ func (l *lowerer) fact(root string, path []string) term {
 		return l.label(root, path[1])
 	}
 	if f, ok := stateFacts[name]; ok {
+		l.stateful = l.stateful || f.sight == seesState
 		return term{fn: func(ev *evaluation) val {
 			if ev.sees < f.sight {
 				return val{kind: vOpen}

@@ -104,7 +104,7 @@ func (h *hearing) accepted(d *Decision) int {
 		return a.voice
 	}
 	layer := specs.LayerProfile
-	if h.planSpeaks() {
+	if h.ev.planSpeaks(h.node, h.child) == triYes {
 		layer = specs.LayerPlan
 	}
 	g := h.allowed[layer]
@@ -121,6 +121,9 @@ func (h *hearing) accepted(d *Decision) int {
 
 // reason gives a rule's own words, or fallback when it has none or they cannot be worked out.
 func (h *hearing) reason(r *compiledRule, fallback string) string {
+	if h.quiet {
+		return fallback
+	}
 	if r.reason != nil {
 		if s, err := h.ev.text(r.reason); err == nil && s != "" {
 			return s

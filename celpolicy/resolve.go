@@ -101,6 +101,7 @@ type hearing struct {
 	open     bool                            // some answer still hangs on arguments
 	limits   limitSet
 	grants   []string
+	quiet    bool // nobody will read reasons
 }
 
 // refusal is one reason against.
@@ -128,14 +129,19 @@ type ask struct {
 	voice int
 }
 
-func (ev *evaluation) once(e *toolEntry) Decision {
-	h := &hearing{ev: ev, entry: e, child: len(ev.in.Envelopes) > 0, verdicts: silence(),
+func (ev *evaluation) hearing(e *toolEntry) *hearing {
+	return &hearing{ev: ev, entry: e, child: len(ev.in.Envelopes) > 0, verdicts: silence(),
 		allowed: map[specs.LayerName]*grantVoice{}}
+}
+
+func (ev *evaluation) once(e *toolEntry) Decision {
+	h := ev.hearing(e)
 	h.hearUnreadable()
 	h.hearNode()
 	h.hearLists()
 	h.hearRules()
-	h.hearSpec()
+	h.hearDocument()
+	h.hearVisibility()
 	h.hearEnvelopes()
 	h.hearArguments()
 	h.grant()
@@ -144,7 +150,11 @@ func (ev *evaluation) once(e *toolEntry) Decision {
 	return h.decision()
 }
 
+// say keeps a voice for the trace, and gives its index: -1 when nobody asked for a trace.
 func (h *hearing) say(v Voice) int {
+	if !h.ev.in.Trace {
+		return -1
+	}
 	h.voices = append(h.voices, v)
 	return len(h.voices) - 1
 }
@@ -280,12 +290,18 @@ func matchNode(globs *[]specs.Text, plan string, node specs.NodeID) bool {
 
 // hearRule asks one rule and sends an error to the strict side of the rule's own effect.
 func (h *hearing) hearRule(r *compiledRule, note string) {
-	v := Voice{Layer: r.policy.doc.Layer, Rule: r.id, File: r.rule.Pos.File, Line: r.rule.Pos.Line, Effect: r.rule.Effect,
-		Outcome: Matched, Note: note}
+	outcome := Matched
 	var err error
 	if r.when != nil {
-		v.Outcome, err = h.ev.condition(r.when)
+		outcome, err = h.ev.condition(r.when)
 	}
+	h.heard(r, outcome, err, note)
+}
+
+// heard takes in what a rule said.
+func (h *hearing) heard(r *compiledRule, outcome Outcome, err error, note string) {
+	v := Voice{Layer: r.policy.doc.Layer, Rule: r.id, File: r.rule.Pos.File, Line: r.rule.Pos.Line, Effect: r.rule.Effect,
+		Outcome: outcome, Note: note}
 	if err != nil {
 		v.Error = place(r.rule.When) + err.Error()
 	}
@@ -359,8 +375,8 @@ func (h *hearing) pay(r *compiledRule) {
 	}
 }
 
-// hearSpec hears the tool's own document: permission, visibility, and whether its definition is accepted.
-func (h *hearing) hearSpec() {
+// hearDocument hears the tool's own document: its permission, and whether its definition is accepted.
+func (h *hearing) hearDocument() {
 	t := h.entry.tool
 	pos := t.Pos
 	if q := h.entry.quarantine; q != nil {
@@ -375,10 +391,9 @@ func (h *hearing) hearSpec() {
 	case specs.PermissionApproval:
 		i := h.say(Voice{Layer: specs.LayerSpec, Rule: id, File: pos.File, Line: pos.Line, Effect: specs.EffectApprove, Outcome: Matched})
 		h.asks = append(h.asks, &ask{Ask: Ask{Rule: id, Layer: specs.LayerSpec, Reason: "the tool itself asks for approval",
-			Approval: filled(nil), Grantable: h.grantable(nil)}, rank: specs.LayerRank(specs.LayerSpec), voice: i})
+			Approval: filled(nil), Grantable: h.entry.grantable(nil)}, rank: specs.LayerRank(specs.LayerSpec), voice: i})
 		h.verdict(specs.LayerSpec, VerdictAsk)
 	}
-	h.hearVisibility()
 }
 
 func (h *hearing) hearVisibility() {
@@ -499,7 +514,7 @@ func (h *hearing) grant() {
 		return
 	}
 	granter := specs.LayerProfile
-	if h.planSpeaks() {
+	if h.ev.planSpeaks(h.node, h.child) == triYes {
 		granter = specs.LayerPlan
 	}
 	switch {
@@ -524,16 +539,26 @@ func (h *hearing) missing(l specs.LayerName, rule specs.RuleID, text string) {
 
 // planSpeaks says whether the active node speaks about allows: then its allows replace the profile's. A plan leads
 // the root of a run; a child has what its own profile grants, and of the plan only the denies.
-func (h *hearing) planSpeaks() bool {
-	if h.ev.in.Run.Node == "" || h.child {
-		return false
+func (ev *evaluation) planSpeaks(node *planNode, child bool) tri {
+	if ev.in.Run.Node == "" || child {
+		return triNo
 	}
-	if h.node != nil && h.node.node.Tools.Allow != nil {
-		return true
+	if node != nil && node.node.Tools.Allow != nil {
+		return triYes
 	}
-	return slices.ContainsFunc(h.ev.p.policies, func(pol *compiledPolicy) bool {
-		return pol.doc.Layer == specs.LayerPlan && pol.hasAllow && h.ev.applies(pol, h.ev.profile, h.ev.in.Run.Node)
-	})
+	out := triNo
+	for _, pol := range ev.p.policies {
+		if pol.doc.Layer != specs.LayerPlan || !pol.hasAllow {
+			continue
+		}
+		switch ev.speaks(pol) {
+		case triYes:
+			return triYes
+		case triOpen:
+			out = triOpen
+		}
+	}
+	return out
 }
 
 // ceiling names the policies of a layer that have any allow rule and so leave out whatever they do not allow.
