@@ -59,45 +59,46 @@ func ownFunctions() []cel.EnvOption {
 // "output-secret" is not within "output". A path the workspace would refuse (absolute, a drive, a
 // backslash, NUL, a climb above its start) is within nothing, so a deny must not rely on a false answer alone.
 func pathWithin(path, root string) bool {
-	p, ok := cleanPath(path)
-	if !ok {
+	if !isLogicalPath(path) || !isLogicalPath(root) {
 		return false
 	}
-	r, ok := cleanPath(root)
-	if !ok {
+	for {
+		var want, have string
+		if want, root = nextComponent(root); want == "" {
+			return true
+		}
+		if have, path = nextComponent(path); have != want {
+			return false
+		}
+	}
+}
+
+// isLogicalPath says whether the workspace would take a path. A ".." is refused even when it would stay inside: the
+// workspace refuses it too.
+func isLogicalPath(s string) bool {
+	if s == "" || strings.HasPrefix(s, "/") || strings.ContainsAny(s, "\\\x00") || !utf8.ValidString(s) {
 		return false
 	}
-	if len(r) > len(p) {
+	if len(s) >= 2 && s[1] == ':' {
 		return false
 	}
-	for i := range r {
-		if p[i] != r[i] {
+	for s != "" {
+		var part string
+		if part, s = nextComponent(s); part == ".." {
 			return false
 		}
 	}
 	return true
 }
 
-// cleanPath splits a logical path into its components; "." and empty ones vanish. A ".." is refused even when
-// it would stay inside: the workspace refuses it too.
-func cleanPath(s string) ([]string, bool) {
-	if s == "" || strings.HasPrefix(s, "/") || strings.ContainsAny(s, "\\\x00") || !utf8.ValidString(s) {
-		return nil, false
-	}
-	if len(s) >= 2 && s[1] == ':' {
-		return nil, false
-	}
-	var parts []string
-	for part := range strings.SplitSeq(s, "/") {
-		switch part {
-		case "", ".":
-		case "..":
-			return nil, false
-		default:
-			parts = append(parts, part)
+// nextComponent takes the first component off a path; "." and empty ones vanish. It is "" at the end.
+func nextComponent(s string) (part, rest string) {
+	for s != "" {
+		if part, s, _ = strings.Cut(s, "/"); part != "" && part != "." {
+			return part, s
 		}
 	}
-	return parts, true
+	return "", ""
 }
 
 var semverValueType = cel.OpaqueType("semver")

@@ -97,7 +97,6 @@ func (l *lowerer) textTest(name string, args []ast.Expr) condFn {
 		return l.match(x, args[1])
 	}
 	y := l.term(args[1])
-	price := func(v, w *val) uint64 { return v.weight() + w.weight() }
 	var ask func(s, t string) bool
 	switch name {
 	case "contains":
@@ -110,18 +109,23 @@ func (l *lowerer) textTest(name string, args []ast.Expr) condFn {
 		ask = pathWithin
 	case "glob":
 		ask = func(s, pattern string) bool { return specs.Glob(pattern, s) }
-		price = func(v, w *val) uint64 { return mulCost(1+uint64(len(v.s))/16, 1+uint64(len(w.s))/8) }
 		l.cost.product(&x, &y)
 	}
-	if name != "glob" {
+	walks := name == "glob"
+	if !walks {
 		l.cost.sum(&x, &y)
 	}
 	return func(ev *evaluation) tri {
 		v, w, t := ev.both(x.fn, y.fn)
-		switch {
-		case t != triYes:
+		if t != triYes {
 			return t
-		case !ev.pay(price(&v, &w)):
+		}
+		price := v.weight() + w.weight()
+		if walks {
+			price = mulCost(1+uint64(len(v.s))/16, 1+uint64(len(w.s))/8)
+		}
+		switch {
+		case !ev.pay(price):
 			return triBad
 		case v.kind != vString || w.kind != vString:
 			return triBad
