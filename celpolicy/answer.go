@@ -30,7 +30,7 @@ func (p *Policy) Check(in *Input) Answer {
 	}
 	ev := p.evaluation(in, seesAll)
 	r := p.residual(e, ev)
-	if r == nil || r.beyond(in) {
+	if r == nil || r.beyond(ev) {
 		ev.release()
 		return p.slowly(in)
 	}
@@ -52,16 +52,16 @@ func (p *Policy) slowly(in *Input) Answer {
 
 // beyond says that only Resolve can answer: a child, a listing, a computed budget, or conditions that could run out of
 // what a decision may cost.
-func (r *residual) beyond(in *Input) bool {
-	return r.hard || len(in.Envelopes) > 0 || in.Phase == PhaseList ||
-		r.cost.most(len(in.Args), r.rolesOf(in)) > CostPerExpression
+func (r *residual) beyond(ev *evaluation) bool {
+	return r.hard || len(ev.in.Envelopes) > 0 || ev.in.Phase == PhaseList ||
+		r.cost.most(len(ev.in.Args), r.rolesOf(ev)) > CostPerExpression
 }
 
-func (r *residual) rolesOf(in *Input) uint64 {
+func (r *residual) rolesOf(ev *evaluation) uint64 {
 	if r.cost.roles == 0 {
 		return 0
 	}
-	return weighRoles(in.User.Roles)
+	return ev.rolesWeight()
 }
 
 // residual gives a tool's residual for a profile and node. Only those that the bundle has are kept: there is no end of
@@ -127,35 +127,52 @@ func (r *residual) check(ev *evaluation) (a Answer, ok bool) {
 	if ev.read() == nil {
 		return a, false
 	}
-	if f := r.refused(ev); f.order != 0 {
-		return Answer{Code: f.code, Rule: f.rule, Layer: f.layer}, true
-	}
-	broke := r.broke
-	granter, f := r.granted(ev, &broke)
-	if f.order != 0 {
-		return Answer{Code: f.code, Rule: f.rule, Layer: f.layer}, true
-	}
-	ask, asked := r.asked(ev, &broke)
-	r.runsOut(ev, &broke)
-	switch {
-	case broke.set:
-		return Answer{Code: CodeBudgetExhausted, Rule: broke.by, Layer: broke.layer}, true
-	case asked:
-		return Answer{Callable: true, ApprovalRequired: true, Rule: ask.rule, Layer: ask.layer}, true
-	}
-	return Answer{Callable: true, Rule: granter, Layer: r.granter.layer}, true
+	return r.decide(ev, r.refused(ev)), true
 }
 
-// ask asks an open rule.
-func (ev *evaluation) ask(o *openRule) Outcome {
+// decide draws the sum.
+func (r *residual) decide(ev *evaluation, against fault) Answer {
+	if against.order != 0 {
+		return against.answer()
+	}
+	broke := r.broke
+	granter, miss := r.granted(ev, &broke)
+	if miss.order != 0 {
+		return miss.answer()
+	}
+	ask, asked := r.asked(ev, &broke)
+	r.runsOut(ev.p, &ev.in.Budget, &broke)
+	switch {
+	case broke.set:
+		return broke.answer()
+	case asked:
+		return Answer{Callable: true, ApprovalRequired: true, Rule: ask.rule, Layer: ask.layer}
+	}
+	return Answer{Callable: true, Rule: granter, Layer: r.granter.layer}
+}
+
+func (f *fault) answer() Answer { return Answer{Code: f.code, Rule: f.rule, Layer: f.layer} }
+
+func (x *exhaustion) answer() Answer {
+	return Answer{Code: CodeBudgetExhausted, Rule: x.by, Layer: x.layer}
+}
+
+// ask asks an open rule. In a listing, what does not read the tool is asked once for all tools.
+func (ev *evaluation) ask(o *openRule) tri {
 	if o.matches && !ev.applies(o.policy, ev.profile, ev.in.Run.Node) {
-		return Unmatched
+		return triNo
 	}
 	if o.when == nil {
-		return Matched
+		return triYes
 	}
-	outcome, _ := ev.condition(o.when)
-	return outcome
+	if len(ev.memo) == 0 || o.when.usesTool {
+		return ev.test(o.when)
+	}
+	known := &ev.memo[o.when.place]
+	if *known == 0 {
+		*known = 1 + ev.test(o.when)
+	}
+	return *known - 1
 }
 
 // refused finds the refusal that is named. Denies that would be named later are not asked.
@@ -168,22 +185,22 @@ func (r *residual) refused(ev *evaluation) fault {
 			break
 		}
 		switch ev.ask(o) {
-		case Matched:
+		case triYes:
 			if o.rule.Effect == specs.EffectHide {
 				f.order, f.code = f.order+2, CodeHidden
 			}
 			worst.take(f)
-		case Errored:
+		case triBad:
 			f.order, f.code = f.order+1, CodePolicyError
 			worst.take(f)
 		}
 	}
 	if r.shown {
 		f := fault{faultOrder(false, specs.LayerSpec, 2), specs.LayerSpec, specs.VoiceOf(r.entry.tool.Name, specs.VoiceVisibility), CodeHidden}
-		switch out, _ := ev.condition(r.entry.visibility); out {
-		case Matched:
+		switch ev.test(r.entry.visibility) {
+		case triYes:
 			return worst
-		case Errored:
+		case triBad:
 			f.order, f.code = f.order-1, CodePolicyError
 		}
 		worst.take(f)
@@ -211,7 +228,7 @@ func (r *residual) granted(ev *evaluation, broke *exhaustion) (by specs.RuleID, 
 		if !o.pays && (c == nil || c.at < o.at) {
 			continue
 		}
-		if ev.ask(o) != Matched {
+		if ev.ask(o) != triYes {
 			continue
 		}
 		if c != nil && o.at < c.at {
@@ -240,7 +257,7 @@ func (r *residual) asked(ev *evaluation, broke *exhaustion) (first openAsk, foun
 		if !o.pays && (o.rank >= waived || len(r.asks) == 0 && len(r.approves) == 0) {
 			continue
 		}
-		if ev.ask(o) == Matched {
+		if ev.ask(o) == triYes {
 			waived = min(waived, o.rank)
 			if o.broke {
 				broke.take(o.policy.doc.Layer, o.id)
@@ -263,7 +280,7 @@ func (r *residual) asked(ev *evaluation, broke *exhaustion) (first openAsk, foun
 			continue
 		}
 		switch ev.ask(o) {
-		case Matched, Errored:
+		case triYes, triBad:
 		default:
 			continue
 		}
@@ -278,8 +295,7 @@ func (r *residual) asked(ev *evaluation, broke *exhaustion) (first openAsk, foun
 }
 
 // runsOut says whether the run's own limits leave nothing for this call.
-func (r *residual) runsOut(ev *evaluation, broke *exhaustion) {
-	p, f := ev.p, &ev.in.Budget
+func (r *residual) runsOut(p *Policy, f *BudgetFacts, broke *exhaustion) {
 	limits := runLimits(f, r.prof)
 	cost := r.entry.price(p, DimCost)
 	if limits.calls-1 < f.Used[keyCalls] || limits.calls < 1 {

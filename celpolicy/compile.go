@@ -17,6 +17,7 @@ type Policy struct {
 	tools    map[specs.ToolName]*toolEntry
 	names    []specs.ToolName // canonical order
 	entries  []*toolEntry     // in the same order
+	texts    int              // compiled expressions
 	profiles map[specs.ProfileName]*specs.Profile
 	sources  map[specs.SourceName]*specs.Source
 	plans    map[string]*compiledPlan
@@ -187,6 +188,7 @@ func (c *compiler) policy() *Policy {
 		p.entries = append(p.entries, p.tools[name])
 	}
 	c.lint(p)
+	p.texts = len(c.memo)
 	return p
 }
 

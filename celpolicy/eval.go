@@ -23,8 +23,10 @@ type evaluation struct {
 	ledger
 	spentHere uint64 // by this expression
 	beyond    bool   // a lowered expression met what only cel-go answers
-	own       Input  // of a Surface's moment
+	memo      []tri  // of a listing: answers that are the same for every tool, one up
 
+	own                                  *Input // room for a Surface's moment
+	roles                                uint64 // the weight of the person's roles, once known
 	parsed                               *Args
 	argsErr                              error
 	args                                 ref.Val
@@ -58,7 +60,7 @@ var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
 
 func (p *Policy) evaluation(in *Input, sees sight) *evaluation {
 	ev := evaluations.Get().(*evaluation)
-	*ev = evaluation{p: p, in: in, sees: sees, profile: in.Run.Profile}
+	ev.p, ev.in, ev.sees, ev.profile = p, in, sees, in.Run.Profile
 	if ev.profile == "" {
 		ev.profile = p.tenant.profile
 	}
@@ -66,7 +68,7 @@ func (p *Policy) evaluation(in *Input, sees sight) *evaluation {
 }
 
 func (ev *evaluation) release() {
-	*ev = evaluation{}
+	*ev = evaluation{own: ev.own, memo: ev.memo[:0]}
 	evaluations.Put(ev)
 }
 
@@ -229,22 +231,37 @@ func (ev *evaluation) value(e *expr) (v ref.Val, unknown bool, err error) {
 	return out, false, nil
 }
 
-// condition asks a bool expression: its lowered form first, and cel-go where there is none or where it has no plain
-// answer. An error is always told in cel-go's words.
+// condition asks a bool expression. An error is always told in cel-go's words.
 func (ev *evaluation) condition(e *expr) (Outcome, error) {
-	if e != nil && e.lowered != nil {
-		before := ev.ledger
-		switch ev.lowered(e) {
-		case triYes:
-			return Matched, nil
-		case triNo:
-			return Unmatched, nil
-		case triOpen:
-			return Unknown, nil
-		}
-		ev.ledger = before
+	before := ev.ledger
+	switch ev.lowered(e) {
+	case triYes:
+		return Matched, nil
+	case triNo:
+		return Unmatched, nil
+	case triOpen:
+		return Unknown, nil
 	}
+	ev.ledger = before
 	return ev.slowly(e)
+}
+
+// test is condition for those who need no words.
+func (ev *evaluation) test(e *expr) tri {
+	before := ev.ledger
+	if t := ev.direct(e); !ev.beyond {
+		return t
+	}
+	ev.ledger = before
+	switch out, _ := ev.slowly(e); out {
+	case Matched:
+		return triYes
+	case Unmatched:
+		return triNo
+	case Unknown:
+		return triOpen
+	}
+	return triBad
 }
 
 // slowly asks cel-go.

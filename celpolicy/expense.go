@@ -15,12 +15,12 @@ func (x *expense) add(y expense) {
 	x.steep = x.steep || y.steep
 }
 
-// most is the largest cost for a call.
+// most is the largest cost for a call of at most MaxArgsBytes. The parts of what is not steep are below 2^32.
 func (x *expense) most(argBytes int, roles uint64) uint64 {
-	if x.steep {
+	if x.steep || argBytes > MaxArgsBytes {
 		return ^uint64(0)
 	}
-	return addCost(x.base, addCost(mulCost(x.slope, uint64(argBytes))/64, mulCost(x.roles, roles)))
+	return x.base + x.slope*uint64(argBytes)/64 + x.roles*roles
 }
 
 // maxToolText is the longest text of a tool's document that an expression can see, with room to spare.

@@ -1,6 +1,8 @@
 package celpolicy
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,6 +21,7 @@ type expr struct {
 	program  cel.Program
 	uses     map[string]bool // variables it names
 	usesArgs bool
+	usesTool bool
 	out      *types.Type // against untyped arguments
 	parsed   *cel.Ast
 	ast      *ast.AST
@@ -27,6 +30,8 @@ type expr struct {
 	lowered  condFn // nil: only cel-go answers it
 	cost     expense
 	stateful bool // it reads what changes from call to call
+	onlyArgs bool // it reads nothing but the tool and arguments
+	place    int  // among the compiled texts, from 0
 }
 
 // constant gives the value of an expression that is a literal true or false.
@@ -43,7 +48,7 @@ func (c *compiler) expression(text string) *expr {
 	if e, ok := c.memo[text]; ok {
 		return e
 	}
-	e := &expr{text: text, uses: map[string]bool{}}
+	e := &expr{text: text, uses: map[string]bool{}, place: len(c.memo), cost: expense{steep: true}, stateful: true}
 	c.memo[text] = e
 	parsed, iss := c.open.Parse(text)
 	if iss.Err() != nil {
@@ -56,7 +61,7 @@ func (c *compiler) expression(text string) *expr {
 			e.uses[strings.TrimPrefix(x.AsIdent(), ".")] = true
 		}
 	})
-	e.usesArgs = e.uses[varArgs]
+	e.usesArgs, e.usesTool = e.uses[varArgs], e.uses[varTool]
 	checked, iss := c.open.Check(parsed)
 	if iss.Err() != nil {
 		e.issues = iss.Errors()
@@ -76,6 +81,7 @@ func (c *compiler) expression(text string) *expr {
 	e.program, e.nodes = program, nodes
 	e.lowered, e.cost, e.stateful = lower(e.ast)
 	e.cost.base += nodes
+	e.onlyArgs = e.lowered != nil && e.usesArgs && !slices.ContainsFunc(slices.Collect(maps.Keys(e.uses)), func(v string) bool { return v != varArgs && v != varTool })
 	return e
 }
 

@@ -19,21 +19,27 @@ type (
 	termFn func(*evaluation) val
 )
 
-// lowered runs the lowered form of an expression. The answer triBad is not final: cel-go has the last word.
+// lowered runs the lowered form of an expression. Where that has no last word, beyond says so, and cel-go has.
 func (ev *evaluation) lowered(e *expr) (t tri) {
 	defer func() {
 		if recover() != nil {
 			t, ev.beyond = triBad, true
 		}
 	}()
+	return ev.direct(e)
+}
+
+// direct is lowered for those who recover themselves.
+func (ev *evaluation) direct(e *expr) tri {
 	ev.spentHere, ev.beyond = 0, false
-	if !ev.pay(e.nodes) {
+	if e == nil || e.lowered == nil || !ev.spend(e.nodes) {
+		ev.beyond = true
 		return triBad
 	}
-	if t = e.lowered(ev); ev.beyond {
-		return triBad
+	if t := e.lowered(ev); !ev.beyond {
+		return t
 	}
-	return t
+	return triBad
 }
 
 // pay spends, or ends the expression: an exceeded limit is not absorbed by any || beside it.
@@ -63,6 +69,9 @@ func lower(a *ast.AST) (fn condFn, cost expense, stateful bool) {
 	}()
 	l := &lowerer{}
 	fn = l.cond(a.Expr())
+	if l.cost.base|l.cost.slope|l.cost.roles >= 1<<32 {
+		l.cost.steep = true
+	}
 	return fn, l.cost, l.stateful
 }
 

@@ -560,6 +560,14 @@ func userRoles(e ast.Expr) bool {
 	return ok && root == varUser && len(path) == 1 && path[0] == "roles"
 }
 
+// rolesWeight is what weigh counts for user.roles.
+func (ev *evaluation) rolesWeight() uint64 {
+	if ev.roles == 0 {
+		ev.roles = weighRoles(ev.in.User.Roles)
+	}
+	return ev.roles
+}
+
 func weighRoles(roles []specs.Role) uint64 {
 	n := uint64(1)
 	for _, r := range roles {

@@ -36,7 +36,7 @@ func (l *lowerer) inRoles(x term) condFn {
 			return ev.strange(&v)
 		}
 		roles := ev.in.User.Roles
-		if !ev.pay(v.weight() + weighRoles(roles)) {
+		if !ev.pay(v.weight() + ev.rolesWeight()) {
 			return triBad
 		}
 		return triOf(v.kind == vString && slices.Contains(roles, specs.Role(v.s)))

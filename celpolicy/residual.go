@@ -28,6 +28,8 @@ type residual struct {
 	shown    bool // the tool's own visibility condition is still to be asked
 	stateful bool // some open condition reads what changes from call to call
 	hard     bool // only Resolve answers
+	fixed    bool // nothing is open: decided answers, as long as the run's budget lasts
+	decided  Answer
 	cost     expense
 }
 
@@ -84,6 +86,7 @@ type openRule struct {
 	rank    int  // of its layer
 	grant   bool // of approves: a remembered grant may answer
 	pays    bool
+	args    bool // nothing but arguments can settle it: a listing need not ask
 	broke   bool // its limits leave nothing
 }
 
@@ -144,6 +147,15 @@ func (ev *evaluation) residual(e *toolEntry) *residual {
 		h.hearVisibility()
 	}
 	r.freeze(h)
+	r.hard = r.hard || r.cost.steep
+	if r.fixed = !r.hard && !r.shown && len(r.denies)+len(r.approves)+len(r.allows)+len(r.waives) == 0; r.fixed {
+		blank := *ev.in
+		blank.Budget, blank.Grants = BudgetFacts{}, nil
+		in := ev.in
+		ev.in = &blank
+		r.decided = r.decide(ev, r.against)
+		ev.in = in
+	}
 	return r
 }
 
@@ -182,7 +194,10 @@ func (r *residual) keep(p *Policy, rule *compiledRule, at int, matches bool) {
 	layer := rule.policy.doc.Layer
 	o := openRule{compiledRule: rule, at: at, matches: matches, order: faultOrder(false, layer, 0), rank: rule.policy.rank,
 		pays: rule.budget.speaks(), broke: rule.budget.broke(p, r.entry)}
-	r.stateful = r.stateful || rule.when != nil && rule.when.stateful
+	if w := rule.when; w != nil {
+		r.stateful = r.stateful || w.stateful
+		o.args = w.onlyArgs && !matches
+	}
 	switch rule.rule.Effect {
 	case specs.EffectDeny, specs.EffectHide:
 		r.denies = append(r.denies, o)
@@ -265,8 +280,6 @@ func (r *compiledRule) expense() expense {
 	switch {
 	case r.when == nil:
 		return expense{}
-	case r.when.lowered == nil:
-		return expense{steep: true}
 	}
 	return r.when.cost
 }

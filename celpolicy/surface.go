@@ -14,6 +14,8 @@ func (p *Policy) Visible(in Input) []specs.ToolName {
 	in.Phase, in.Args, in.Parsed, in.Trace = PhaseList, nil, nil, false
 	ev := p.evaluation(&in, seesState)
 	defer ev.release()
+	ev.memo = slices.Grow(ev.memo[:0], p.texts)[:p.texts]
+	clear(ev.memo)
 	out := make([]specs.ToolName, 0, len(p.names))
 	for _, e := range p.entries {
 		if ev.shows(e) {
@@ -27,7 +29,7 @@ func (p *Policy) Visible(in Input) []specs.ToolName {
 func (ev *evaluation) shows(e *toolEntry) bool {
 	ev.entry = e
 	r := ev.p.residual(e, ev)
-	if r == nil || r.hard || len(ev.in.Envelopes) > 0 || r.cost.most(0, r.rolesOf(ev.in)) > CostPerExpression {
+	if r == nil || r.hard || len(ev.in.Envelopes) > 0 || r.cost.most(0, r.rolesOf(ev)) > CostPerExpression {
 		return ev.decide(e).Visible
 	}
 	ev.args, ev.ledger = nil, ledger{}
@@ -40,12 +42,14 @@ func (r *residual) shows(ev *evaluation) bool {
 		return false
 	}
 	for i := range r.denies {
-		if out := ev.ask(&r.denies[i]); out == Matched || out == Errored {
-			return false
+		if o := &r.denies[i]; !o.args {
+			if t := ev.ask(o); t == triYes || t == triBad {
+				return false
+			}
 		}
 	}
 	if r.shown {
-		if out, _ := ev.condition(r.entry.visibility); out != Matched {
+		if ev.test(r.entry.visibility) != triYes {
 			return false
 		}
 	}
@@ -69,7 +73,10 @@ func (r *residual) mayAllow(ev *evaluation, c *ceiling) bool {
 		if o.policy.doc.Layer != c.layer {
 			continue
 		}
-		if out := ev.ask(o); out == Matched || out == Unknown {
+		if o.args {
+			return true
+		}
+		if t := ev.ask(o); t == triYes || t == triOpen {
 			return true
 		}
 	}
@@ -124,22 +131,37 @@ func (s *Surface) Check(tool specs.ToolName, m *Moment) Answer {
 		in := s.input(tool, m)
 		return s.p.Check(&in)
 	}
-	if r.against.order != 0 && len(r.denies) == 0 && !r.shown && !r.hard && len(s.in.Envelopes) == 0 && m.Parsed != nil && m.Parsed.of(m.Args) {
-		return Answer{Code: r.against.code, Rule: r.against.rule, Layer: r.against.layer}
+	if r.fixed && len(m.Grants) == 0 && len(s.in.Envelopes) == 0 && m.Parsed != nil && m.Parsed.of(m.Args) {
+		return r.lasting(s.p, m)
 	}
 	ev := evaluations.Get().(*evaluation)
-	ev.own = s.in
-	m.fill(&ev.own, tool)
-	ev.in, ev.p, ev.entry, ev.profile, ev.sees = &ev.own, s.p, e, s.profile, seesAll
+	if ev.own == nil {
+		ev.own = new(Input)
+	}
+	*ev.own = s.in
+	m.fill(ev.own, tool)
+	ev.in, ev.p, ev.entry, ev.profile, ev.sees = ev.own, s.p, e, s.profile, seesAll
 	a, ok := Answer{}, false
-	if !r.beyond(ev.in) {
+	if !r.beyond(ev) {
 		a, ok = r.check(ev)
 	}
 	if !ok {
-		a = s.p.slowly(ev.in)
+		a = s.p.slowly(ev.own)
 	}
 	ev.release()
 	return a
+}
+
+// lasting is a fixed answer, as long as the run's budget lasts.
+func (r *residual) lasting(p *Policy, m *Moment) Answer {
+	if !r.decided.Callable && r.decided.Code != CodeBudgetExhausted {
+		return r.decided
+	}
+	broke := r.broke
+	if r.runsOut(p, &m.Budget, &broke); broke.set {
+		return broke.answer()
+	}
+	return r.decided
 }
 
 // seat gives the tool's residual for this surface, made at the first question.
