@@ -226,11 +226,14 @@ const labelPrefix = "user.labels[?"
 
 // label reads a label of whoever started the run. One that is not there is an error, as in the engines that rules come from,
 // so that the rule goes to the strict side: the empty text that such a label reads as otherwise would satisfy a `!=`.
-func label(name string, has bool) string {
-	if has {
-		return labelPrefix + celString(name) + "].hasValue()"
+func label(name string, has bool) (string, error) {
+	if !has {
+		return labelPrefix + celString(name) + "].value()", nil
 	}
-	return labelPrefix + celString(name) + "].value()"
+	if out := selectCEL("user.labels", []string{name}); !strings.HasSuffix(out, "]") {
+		return out, nil
+	}
+	return "", fmt.Errorf("has() of the label %q cannot be written", name)
 }
 
 // selectCEL writes base.a.b, with indexes where a name cannot stand behind a dot.

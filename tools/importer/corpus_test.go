@@ -52,6 +52,9 @@ func outcome(t *testing.T, name string, got *Imported, err error) {
 		t.Logf("%s: refused: %v", name, ds.Errors()[0].Message)
 		return
 	}
+	if got == nil {
+		return
+	}
 	t.Logf("%s: %d rules, %d deny, %d remarks", name, got.Rules, got.Denies, len(got.Remarks))
 }
 
@@ -72,5 +75,61 @@ func TestRealClaudeSettings(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: every real settings file can be imported: %v", f, err)
 		}
+	}
+}
+
+func TestRealAgentgatewayPolicies(t *testing.T) {
+	t.Parallel()
+	fsys := corpus(t, "agentgateway")
+	files, err := fs.Glob(fsys, "*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, "no files")
+	}
+	for _, f := range files {
+		data, err := fs.ReadFile(fsys, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Agentgateway(f, data, Options{})
+		outcome(t, f, got, err)
+		got, err = Agentgateway(f, data, Options{SkipInvalid: true})
+		outcome(t, f, got, err)
+	}
+}
+
+// cerbosFiles reads the policies below some folders.
+func cerbosFiles(t *testing.T, fsys fs.FS, dirs ...string) []specs.File {
+	t.Helper()
+	var files []specs.File
+	for _, dir := range dirs {
+		names, err := fs.Glob(fsys, dir+"/*.yaml")
+		if err != nil || len(names) == 0 {
+			t.Fatal(err, "no files in "+dir)
+		}
+		for _, n := range names {
+			data, err := fs.ReadFile(fsys, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, specs.File{Name: n, Data: data})
+		}
+	}
+	return files
+}
+
+func TestRealCerbosPolicies(t *testing.T) {
+	t.Parallel()
+	fsys := corpus(t, "cerbos")
+	all := cerbosFiles(t, fsys, "derived_roles", "export_constants", "export_variables", "principal_policies", "resource_policies", "role_policies")
+	_, err := Cerbos(all, Options{})
+	outcome(t, "all", nil, err)
+	got, err := Cerbos(all, Options{SkipInvalid: true})
+	outcome(t, "all, the rest", got, err)
+	if err != nil {
+		t.Errorf("what is not refused can be imported: %v", err)
+	}
+	for _, f := range append(all, cerbosFiles(t, fsys, "cel_eval", "engine")...) {
+		got, err := Cerbos([]specs.File{f}, Options{SkipInvalid: true})
+		outcome(t, f.Name, got, err)
 	}
 }
