@@ -219,8 +219,11 @@ func (sc *scene) runLimits() map[string]int64 {
 
 // decide resolves with the policy that the run is pinned to, tightened by the denies now in force.
 func (sc *scene) decide(in celpolicy.Input) celpolicy.Decision {
+	if in.Parsed == nil && len(in.Args) > 0 {
+		in.Parsed, _ = celpolicy.ParseArgs(in.Args) // what cannot be read is refused by each decision
+	}
 	dec := sc.pinned.Policy.Resolve(in)
-	if sc.live != nil {
+	if sc.live != nil && !sc.live.Policy.Check(&in).Callable {
 		dec = celpolicy.Tighten(dec, sc.live.Policy.Resolve(in))
 	}
 	return dec
@@ -257,9 +260,13 @@ func (d *Dispatcher) List(ctx context.Context, s Scope) ([]celpolicy.Decision, *
 	in.Trace = false
 	list := sc.pinned.Policy.List(in)
 	if sc.live != nil {
+		shown := sc.live.Policy.Visible(in)
 		for i := range list {
 			one := in
 			one.Tool = list[i].Tool
+			if _, ok := slices.BinarySearch(shown, one.Tool); ok {
+				continue // nothing in force denies or hides it
+			}
 			list[i] = celpolicy.Tighten(list[i], sc.live.Policy.Resolve(one))
 		}
 	}
