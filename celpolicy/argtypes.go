@@ -1,7 +1,6 @@
 package celpolicy
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,19 +8,21 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/types"
-
-	"github.com/callgate/callgate/specs"
 )
 
 // shape is what a JSON Schema lets us promise about a value. Where the schema promises too little, the shape is
 // dyn and says why: an expression on it is checked when it runs and not when it loads.
 type shape struct {
-	kind   shapeKind
-	why    string            // dyn only
-	elem   *shape            // list and map
-	fields map[string]*shape // object only
-	must   map[string]bool   // object only: the required fields
-	absent bool              // stands in for an argument that only other tools of a rule have
+	kind     shapeKind
+	why      string            // dyn only
+	nullable bool              // the value may also be null
+	elem     *shape            // list and map
+	fields   map[string]*shape // object only
+	must     map[string]bool   // object only: the required fields
+	open     bool              // object only: other properties may be there too
+	odd      bool              // object only: some names cannot stand after a dot
+	absent   bool              // stands in for an argument that only other tools of a rule have
+	limits   *limits           // which values of its kind it takes; nil: any
 }
 
 type shapeKind string
@@ -42,230 +43,8 @@ func dyn(format string, args ...any) *shape {
 	return &shape{kind: shapeDyn, why: fmt.Sprintf(format, args...)}
 }
 
-// maxSchemaDepth bounds nesting and $ref chains.
-const maxSchemaDepth = 16
-
-// shapeOf reads a tool's inputSchema. A schema that is not JSON is the loader's finding, not ours: it is dyn here.
-func shapeOf(s specs.Schema) *shape {
-	if s.IsZero() {
-		return &shape{kind: shapeObject, fields: map[string]*shape{}, must: map[string]bool{}}
-	}
-	v, err := specs.DecodeJSON(s.Raw, specs.JSONLimits{})
-	if err != nil {
-		return dyn("the schema cannot be read")
-	}
-	root := schemaReader{root: v}
-	return root.read(v, 0, nil)
-}
-
-type schemaReader struct{ root any }
-
-func (r schemaReader) read(v any, depth int, refs []string) *shape {
-	if depth > maxSchemaDepth {
-		return dyn("the schema nests deeper than %d", maxSchemaDepth)
-	}
-	s, ok := v.(map[string]any)
-	if !ok {
-		return dyn("the schema says nothing about it")
-	}
-	if ref, ok := s["$ref"].(string); ok {
-		if slices.Contains(refs, ref) {
-			return dyn("$ref %s is recursive", ref)
-		}
-		target, ok := r.resolve(ref)
-		if !ok {
-			return dyn("$ref %s is not a local definition", ref)
-		}
-		if len(s) > 1 && !onlyNotes(s, "$ref") {
-			return dyn("$ref %s has constraints beside it", ref)
-		}
-		return r.read(target, depth+1, append(slices.Clip(refs), ref))
-	}
-	if _, ok := s["$dynamicRef"]; ok {
-		return dyn("$dynamicRef")
-	}
-	kind, why := typeOf(s)
-	if why != "" {
-		return dyn("%s", why)
-	}
-	for _, word := range []string{"anyOf", "oneOf", "allOf"} {
-		if branches, ok := s[word].([]any); ok && (kind == "" || branchesAdd(branches) && !isFalse(s["additionalProperties"])) {
-			return dyn("%s", word)
-		}
-	}
-	switch kind {
-	case "string":
-		return &shape{kind: shapeString}
-	case "integer":
-		return &shape{kind: shapeInt}
-	case "number":
-		return &shape{kind: shapeDouble}
-	case "boolean":
-		return &shape{kind: shapeBool}
-	case "null":
-		return &shape{kind: shapeNull}
-	case "array":
-		if items, ok := s["items"]; ok && s["prefixItems"] == nil {
-			return &shape{kind: shapeList, elem: r.read(items, depth+1, refs)}
-		}
-		return &shape{kind: shapeList, elem: dyn("the schema does not type the items")}
-	case "object":
-		return r.object(s, depth, refs)
-	}
-	return dyn("the schema gives no type")
-}
-
-func (r schemaReader) object(s map[string]any, depth int, refs []string) *shape {
-	props, _ := s["properties"].(map[string]any)
-	extra, hasExtra := s["additionalProperties"]
-	if pattern, ok := s["patternProperties"].(map[string]any); ok && len(pattern) > 0 {
-		return dyn("patternProperties")
-	}
-	if len(props) == 0 {
-		switch t := extra.(type) {
-		case map[string]any:
-			if len(t) == 0 {
-				return dyn("an open object: any property may be there")
-			}
-			return &shape{kind: shapeMap, elem: r.read(t, depth+1, refs)}
-		case bool:
-			if !t {
-				return &shape{kind: shapeObject, fields: map[string]*shape{}, must: map[string]bool{}}
-			}
-		}
-		return dyn("an open object: any property may be there")
-	}
-	if hasExtra && !isFalse(extra) {
-		return dyn("an open object: additionalProperties lets other properties in")
-	}
-	out := &shape{kind: shapeObject, fields: map[string]*shape{}, must: map[string]bool{}}
-	for _, name := range slices.Sorted(maps.Keys(props)) {
-		if !isIdentifier(name) {
-			return dyn("the property %q is not a CEL identifier; use %s", name, `args["`+name+`"]`)
-		}
-		out.fields[name] = r.read(props[name], depth+1, refs)
-	}
-	if req, ok := s["required"].([]any); ok {
-		for _, n := range req {
-			if name, ok := n.(string); ok {
-				out.must[name] = true
-			}
-		}
-	}
-	return out
-}
-
-func (r schemaReader) resolve(ref string) (any, bool) {
-	path, ok := strings.CutPrefix(ref, "#")
-	if !ok {
-		return nil, false
-	}
-	at := r.root
-	if path == "" {
-		return at, true
-	}
-	if !strings.HasPrefix(path, "/") {
-		return nil, false // an anchor
-	}
-	for part := range strings.SplitSeq(path[1:], "/") {
-		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-		m, ok := at.(map[string]any)
-		if !ok {
-			return nil, false
-		}
-		if at, ok = m[part]; !ok {
-			return nil, false
-		}
-	}
-	return at, true
-}
-
-// typeOf gives the one JSON type a schema allows, "" when it does not say, or why there is no single one.
-func typeOf(s map[string]any) (kind, why string) {
-	switch t := s["type"].(type) {
-	case string:
-		return t, ""
-	case []any:
-		if len(t) == 1 {
-			if one, ok := t[0].(string); ok {
-				return one, ""
-			}
-		}
-		words := make([]string, len(t))
-		for i, w := range t {
-			words[i] = fmt.Sprint(w)
-		}
-		return "", "a union of " + strings.Join(words, ", ")
-	}
-	if values, ok := s["enum"].([]any); ok {
-		for i, v := range values {
-			k := jsonKind(v)
-			if i > 0 && k != kind {
-				return "", "an enum of several types"
-			}
-			kind = k
-		}
-		return kind, ""
-	}
-	if v, ok := s["const"]; ok {
-		return jsonKind(v), ""
-	}
-	if _, ok := s["properties"]; ok {
-		return "object", ""
-	}
-	return "", ""
-}
-
-func jsonKind(v any) string {
-	switch v.(type) {
-	case string:
-		return "string"
-	case int64:
-		return "integer"
-	case json.Number:
-		return "number"
-	case bool:
-		return "boolean"
-	case nil:
-		return "null"
-	case []any:
-		return "array"
-	}
-	return "object"
-}
-
-// branchesAdd says whether a combination names properties of its own; one that only narrows (`required`, `not`)
-// leaves the declared types true.
-func branchesAdd(branches []any) bool {
-	for _, b := range branches {
-		m, ok := b.(map[string]any)
-		if !ok {
-			continue
-		}
-		for word := range m {
-			switch word {
-			case "required", "not", "title", "description", "$comment", "minProperties", "maxProperties", "dependentRequired":
-			default:
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// onlyNotes says whether a schema has nothing but annotations beside one keyword.
-func onlyNotes(s map[string]any, keyword string) bool {
-	for word := range s {
-		switch word {
-		case keyword, "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly":
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-func isFalse(v any) bool { b, ok := v.(bool); return ok && !b }
+// loose says that not every member of an object can be had by its name after a dot.
+func (s *shape) loose() bool { return s.kind == shapeObject && (s.open || s.odd) }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -280,25 +59,42 @@ func isIdentifier(s string) bool {
 
 // key writes a shape down; tools of equal shape share one CEL type.
 func (s *shape) key() string {
+	var b strings.Builder
+	s.write(&b)
+	return b.String()
+}
+
+func (s *shape) write(b *strings.Builder) {
+	if s.absent {
+		b.WriteString("absent")
+		return
+	}
 	switch s.kind {
 	case shapeList, shapeMap:
-		return string(s.kind) + "<" + s.elem.key() + ">"
+		b.WriteString(string(s.kind) + "<")
+		s.elem.write(b)
+		b.WriteString(">")
 	case shapeObject:
-		var b strings.Builder
 		b.WriteString("{")
 		for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 			b.WriteString(name)
 			if !s.must[name] {
 				b.WriteString("?")
 			}
-			b.WriteString(":" + s.fields[name].key() + ";")
+			b.WriteString(":")
+			s.fields[name].write(b)
+			b.WriteString(";")
 		}
-		return b.String() + "}"
+		if s.open {
+			b.WriteString("...")
+		}
+		b.WriteString("}")
+	default:
+		b.WriteString(string(s.kind))
 	}
-	if s.absent {
-		return "absent"
+	if s.nullable {
+		b.WriteString("|null")
 	}
-	return string(s.kind)
 }
 
 // seenBy writes down only what an expression can see of a shape: the arguments it names. A thousand tools that
@@ -317,6 +113,9 @@ func (s *shape) seenBy(paths [][]string, whole bool) string {
 			next, ok := at.fields[name]
 			if !ok {
 				b.WriteString("-")
+				if at.open {
+					b.WriteString("...")
+				}
 				at = nil
 				break
 			}
@@ -326,7 +125,7 @@ func (s *shape) seenBy(paths [][]string, whole bool) string {
 			at = next
 		}
 		if at != nil {
-			b.WriteString(at.key())
+			at.write(&b)
 		}
 		b.WriteString(";")
 	}
@@ -361,13 +160,13 @@ type argTypes struct {
 func (a *argTypes) cel(s *shape) *types.Type {
 	switch s.kind {
 	case shapeString:
-		return types.StringType
+		return orNullType(types.StringType, s.nullable)
 	case shapeInt:
-		return types.IntType
+		return orNullType(types.IntType, s.nullable)
 	case shapeDouble:
-		return types.DoubleType
+		return orNullType(types.DoubleType, s.nullable)
 	case shapeBool:
-		return types.BoolType
+		return orNullType(types.BoolType, s.nullable)
 	case shapeNull:
 		return types.NullType
 	case shapeList:
@@ -375,21 +174,34 @@ func (a *argTypes) cel(s *shape) *types.Type {
 	case shapeMap:
 		return types.NewMapType(types.StringType, a.cel(s.elem))
 	case shapeObject:
-		key := s.key()
-		if t, ok := a.made[key]; ok {
-			return t
-		}
-		fields := make([]field, 0, len(s.fields))
-		for _, name := range slices.Sorted(maps.Keys(s.fields)) {
-			fields = append(fields, field{name, a.cel(s.fields[name])})
-		}
-		t := newStructType(fmt.Sprintf("arguments#%d", len(a.made)+1), fields...)
-		for _, acc := range t.access { // at run time an argument object is a map
-			acc.IsSet, acc.GetFrom = nil, nil
-		}
-		a.provider.structs[t.name] = t
-		a.made[key] = t.cel
-		return t.cel
+		return a.object(s)
 	}
 	return types.DynType
+}
+
+// orNullType lets a scalar be compared with null; CEL lets every object be.
+func orNullType(t *types.Type, nullable bool) *types.Type {
+	if nullable {
+		return types.NewNullableType(t)
+	}
+	return t
+}
+
+func (a *argTypes) object(s *shape) *types.Type {
+	key := s.key()
+	if t, ok := a.made[key]; ok {
+		return t
+	}
+	fields := make([]field, 0, len(s.fields))
+	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
+		fields = append(fields, field{name, a.cel(s.fields[name])})
+	}
+	t := newStructType(fmt.Sprintf("arguments#%d", len(a.made)+1), fields...)
+	for _, acc := range t.access { // at run time an argument object is a map
+		acc.IsSet, acc.GetFrom = nil, nil
+	}
+	t.open = s.open
+	a.provider.structs[t.name] = t
+	a.made[key] = t.cel
+	return t.cel
 }

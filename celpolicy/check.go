@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -110,9 +111,10 @@ func (c *compiler) checkTools(u use, e *expr) {
 		found[key].tools = append(found[key].tools, tools...)
 	}
 	optional := map[string]*mistake{}
+	unnamed := unnamedUses(e.parsed.NativeRep().Expr())
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[key]
-		s := c.withAbsent(g.shape, groups, e)
+		s := c.withAbsent(g.shape, groups, e).loosened(unnamed)
 		checked, iss := c.envFor(s).Check(e.parsed)
 		if iss.Err() != nil {
 			for _, i := range iss.Errors() {
@@ -169,7 +171,9 @@ func (c *compiler) withAbsent(s *shape, groups map[string]*group, e *expr) *shap
 				continue
 			}
 			if out == s {
-				out = &shape{kind: shapeObject, fields: maps.Clone(s.fields), must: s.must}
+				clone := *s
+				clone.fields = maps.Clone(s.fields)
+				out = &clone
 			}
 			out.fields[p[0]] = &shape{kind: shapeDyn, absent: true, why: "this tool has no such argument"}
 		}
@@ -198,7 +202,7 @@ func (c *compiler) envFor(s *shape) *cel.Env {
 // reportIssue says in an author's words what cel-go found, at the author's own line.
 func (c *compiler) reportIssue(u use, e *expr, iss *common.Error, tools []string, s *shape) {
 	d := specs.Diagnostic{Severity: specs.Error, Code: "expression", Hint: u.hint,
-		Message: strings.ReplaceAll(iss.Message, " (in container '')", "")}
+		Message: nullableType.ReplaceAllString(strings.ReplaceAll(iss.Message, " (in container '')", ""), "$1")}
 	offset := offsetOf(u.text.Value, iss.Location)
 	d.Pos = u.text.At(offset)
 	if e.parsed == nil {
@@ -254,6 +258,9 @@ func (c *compiler) reportIssue(u use, e *expr, iss *common.Error, tools []string
 	}
 	c.report(d)
 }
+
+// nullableType is how cel-go writes a scalar that may be null.
+var nullableType = regexp.MustCompile(`wrapper\((\w+)\)`)
 
 // owner is a thing that has named members.
 type owner struct {
@@ -447,7 +454,7 @@ func typeName(t *types.Type) string {
 	if strings.HasPrefix(t.TypeName(), "arguments#") {
 		return "object"
 	}
-	return strings.TrimPrefix(t.String(), "callgate.")
+	return strings.TrimPrefix(nullableType.ReplaceAllString(t.String(), "$1"), "callgate.")
 }
 
 func article(s string) string {

@@ -104,6 +104,78 @@ func TestRealToolsCanBeWrittenAbout(t *testing.T) {
 	t.Logf("%d tools, %d arguments", len(b.Tools), rules)
 }
 
+// TestRealToolsAreTyped: the arguments of real tools have a type at load, or a reason why they have none.
+func TestRealToolsAreTyped(t *testing.T) {
+	t.Parallel()
+	tools, typed := 0, 0
+	reasons := map[string]int{}
+	untyped := func(s *shape) bool {
+		if s.kind != shapeDyn {
+			return false
+		}
+		if s.why == "" {
+			t.Error("an argument has no type and no reason")
+		}
+		why := s.why
+		if strings.HasPrefix(why, "$ref ") {
+			why = "$ref ..." + why[strings.LastIndex(why, " is "):]
+		}
+		reasons[why]++
+		return true
+	}
+	var count func(s *shape)
+	count = func(s *shape) {
+		switch {
+		case untyped(s), s.kind == shapeMap && untyped(s.elem):
+			return
+		case s.kind == shapeObject:
+			for _, name := range slices.Sorted(maps.Keys(s.fields)) {
+				count(s.fields[name])
+			}
+			return
+		case s.elem != nil:
+			count(s.elem)
+			return
+		}
+		typed++
+	}
+	err := fs.WalkDir(corpus(t), "1-mcp-tools", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".jsonl") {
+			return err
+		}
+		raw, err := fs.ReadFile(corpus(t), path)
+		if err != nil {
+			return err
+		}
+		texts := []string{string(raw)}
+		if strings.HasSuffix(path, ".jsonl") {
+			texts = strings.Split(string(raw), "\n")
+		}
+		for _, text := range texts {
+			for _, schema := range toolsIn([]byte(text)) {
+				if _, err := (specs.Schema{Raw: schema}).Compile(); err != nil {
+					t.Logf("%s: not usable: %v", path, err)
+				}
+				tools++
+				count(shapeOf(specs.Schema{Raw: schema}))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := typed
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		t.Logf("%5d  %s", reasons[why], why)
+		total += reasons[why]
+	}
+	t.Logf("%5d of %d values in the arguments of %d tools are typed (%.1f%%)", typed, total, tools, 100*float64(typed)/float64(total))
+	if tools < 450 || typed*100 < total*92 {
+		t.Errorf("%d of %d values of %d tools are typed", typed, total, tools)
+	}
+}
+
 // toolsIn gives the input schemas of all tools anywhere in a JSON text.
 func toolsIn(raw []byte) []json.RawMessage {
 	var list []json.RawMessage

@@ -26,6 +26,7 @@ type structType struct {
 	// get holds the accessors that cel-go's planner binds once per expression; nil for argument types, whose
 	// values are plain maps at run time.
 	access []*types.FieldType
+	open   bool // other members may be there too, of any type
 }
 
 func newStructType(name string, fields ...field) *structType {
@@ -216,6 +217,9 @@ func (p *provider) FindStructFieldType(name, member string) (*types.FieldType, b
 	}
 	i, ok := t.index[member]
 	if !ok {
+		if t.open {
+			return &types.FieldType{Type: types.DynType}, true
+		}
 		return nil, false
 	}
 	return t.access[i], true
