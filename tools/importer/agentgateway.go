@@ -48,7 +48,7 @@ func Agentgateway(name string, data []byte, opts Options) (*Imported, error) {
 		return nil, err
 	}
 	if len(g.lists) == 0 && len(g.denyAll) == 0 {
-		g.fail(specs.Pos{File: name}, "there is no MCP authorization in this file", "expected mcpAuthorization.rules, or an AgentgatewayPolicy with backend.mcp.authorization", 1)
+		g.fail(specs.Pos{File: name}, "there is no MCP authorization in this file", "expected mcpAuthorization.rules, or an AgentgatewayPolicy with backend.mcp.authorization")
 		return nil, g.err()
 	}
 	source := string(opts.Source)

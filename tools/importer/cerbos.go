@@ -19,7 +19,6 @@ type cerbosImport struct {
 	exports  map[string]map[string]*yaml.Node // "variables/NAME" and "constants/NAME"
 	heirs    map[string][]string              // a role's children by rolePolicy.parentRoles
 	tools    map[[2]string]bool               // kind, action: literal ones
-	attrs    map[string]map[string]bool       // resource attributes that conditions read, by kind
 	allows   []rule
 	denies   []rule
 	yes      []cerbosYes // what principal policies allow, which comes before what resource policies deny
@@ -36,8 +35,8 @@ type cerbosPolicy struct {
 
 // cerbosYes is an allow of a principal policy.
 type cerbosYes struct {
-	kind, action string
-	when         string // who and under what condition
+	tools string // a selector
+	when  string // who and under what condition
 }
 
 const cerbosVersion = "api.cerbos.dev/v1"
@@ -47,7 +46,7 @@ const cerbosVersion = "api.cerbos.dev/v1"
 // arguments, those of the principal from the user's labels.
 func Cerbos(files []specs.File, opts Options) (*Imported, error) {
 	c := &cerbosImport{findings: newFindings(opts.SkipInvalid), source: docName(string(opts.Source), "cerbos"), sets: map[string]cerbosPolicy{},
-		exports: map[string]map[string]*yaml.Node{}, heirs: map[string][]string{}, tools: map[[2]string]bool{}, attrs: map[string]map[string]bool{}}
+		exports: map[string]map[string]*yaml.Node{}, heirs: map[string][]string{}, tools: map[[2]string]bool{}}
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b specs.File) int { return strings.Compare(a.Name, b.Name) })
 	for _, f := range files {
@@ -61,7 +60,7 @@ func Cerbos(files []specs.File, opts Options) (*Imported, error) {
 		if len(files) > 0 {
 			where.File = files[0].Name
 		}
-		c.fail(where, "there is no Cerbos policy that could be imported", "expected documents with apiVersion: "+cerbosVersion+" and a resourcePolicy, principalPolicy or rolePolicy", 1)
+		c.fail(where, "there is no Cerbos policy that could be imported", "expected documents with apiVersion: "+cerbosVersion+" and a resourcePolicy, principalPolicy or rolePolicy")
 		return nil, c.err()
 	}
 	c.environments()
@@ -165,7 +164,7 @@ func (c *cerbosImport) classify(file string, root *yaml.Node) {
 		switch kind {
 		case "derivedRoles":
 			if _, twice := c.sets[name]; twice {
-				c.fail(place(file, body), fmt.Sprintf("derived roles %q are defined twice", name), "", 1)
+				c.fail(place(file, body), fmt.Sprintf("derived roles %q are defined twice", name), "")
 			}
 			c.sets[name] = p
 		case "exportVariables":

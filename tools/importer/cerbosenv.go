@@ -13,7 +13,6 @@ type cerbosEnv struct {
 	kind   string // of the resource; "" when the expression may meet any
 	vars   map[string]*yaml.Node
 	consts map[string]*yaml.Node
-	attrs  map[string]bool // resource attributes that were read; may be nil
 }
 
 // maxExpression keeps what variables expand to under what one expression may be.
@@ -108,9 +107,6 @@ func (e *cerbosEnv) resolve(u celUse, within []string) (string, bool, error) {
 	case "R.attr":
 		if len(path) < 3 {
 			return unknown()
-		}
-		if e.attrs != nil {
-			e.attrs[path[2]] = true
 		}
 		return selectCEL("args", path[2:]), true, nil
 	}

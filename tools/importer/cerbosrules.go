@@ -117,7 +117,7 @@ func (c *cerbosImport) take(p cerbosPolicy, cands []candidate, scoped bool) {
 	}
 	for i, k := range cands {
 		if k.effect == specs.EffectAllow && k.why == "" && bad[i] == "" {
-			c.yes = append(c.yes, cerbosYes{kind: k.tools[0], when: k.when})
+			c.yes = append(c.yes, cerbosYes{tools: k.tools[0], when: k.when})
 		}
 	}
 }
@@ -294,8 +294,8 @@ func (c *cerbosImport) unlessYes(kind string, denies []candidate) []candidate {
 	for i := range denies {
 		var except []string
 		for _, y := range c.yes {
-			if overlaps(y.kind, denies[i].tools[0]) {
-				except = append(except, allOf("glob(tool.name, "+celString(y.kind)+")", y.when))
+			if overlaps(y.tools, denies[i].tools[0]) {
+				except = append(except, allOf("glob(tool.name, "+celString(y.tools)+")", y.when))
 			}
 		}
 		if len(except) > 0 {

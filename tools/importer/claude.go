@@ -81,7 +81,7 @@ func Claude(name string, data []byte, opts Options) (*Imported, error) {
 		return nil, err
 	}
 	if root.kind != '{' {
-		c.fail(root.pos, "this is not a settings file: it is no JSON object", "", 1)
+		c.fail(root.pos, "this is not a settings file: it is no JSON object", "")
 		return nil, c.err()
 	}
 	for _, f := range root.fields {
@@ -100,7 +100,7 @@ func Claude(name string, data []byte, opts Options) (*Imported, error) {
 func (c *claudeImport) checkRoots(name string) {
 	for _, p := range []string{c.opts.Root, c.opts.Home} {
 		if p != "" && (!strings.HasPrefix(p, "/") || strings.Contains(p, "..") || strings.ContainsAny(p, "\n\x00")) {
-			c.fail(specs.Pos{File: name}, fmt.Sprintf("the root %q is not an absolute path without ..", p), "", 1)
+			c.fail(specs.Pos{File: name}, fmt.Sprintf("the root %q is not an absolute path without ..", p), "")
 		}
 	}
 }

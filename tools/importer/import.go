@@ -68,38 +68,46 @@ func (f *findings) open(name string, data []byte) {
 	f.texts[name] = strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
 }
 
-func (f *findings) say(at specs.Pos, sev specs.Severity, code, message, hint string, width int) {
-	d := specs.Diagnostic{Pos: at, Severity: sev, Code: code, Message: message, Hint: hint, Width: max(1, width)}
+// say adds a finding about a text; the caret goes below all of it where the line holds it as it is.
+func (f *findings) say(at specs.Pos, sev specs.Severity, code, message, hint, text string) {
+	d := specs.Diagnostic{Pos: at, Severity: sev, Code: code, Message: message, Hint: hint, Width: 1}
 	if lines := f.texts[at.File]; at.Line > 0 && at.Line <= len(lines) && len(lines[at.Line-1]) <= 240 {
 		d.Source = lines[at.Line-1]
+		r := []rune(d.Source)
+		rest := string(r[min(max(0, at.Col-1), len(r)):])
+		bare := strings.TrimLeft(rest, `"`)
+		if quotes := len(rest) - len(bare); text != "" && strings.HasPrefix(bare, text) {
+			d.Width = len([]rune(text)) + 2*quotes
+		}
 	}
 	f.all = append(f.all, d)
 }
 
 func (f *findings) leftOut(at specs.Pos, text, why, hint string) {
-	f.say(at, specs.Warning, codeLeftOut, fmt.Sprintf("left out: %s: %s", short(text), why), hint, runes(text))
+	f.say(at, specs.Warning, codeLeftOut, fmt.Sprintf("left out: %s: %s", short(text), why), hint, text)
 }
 
 func (f *findings) stricter(at specs.Pos, text, why, hint string) {
-	f.say(at, specs.Warning, codeStricter, fmt.Sprintf("stricter: %s: %s", short(text), why), hint, runes(text))
+	f.say(at, specs.Warning, codeStricter, fmt.Sprintf("stricter: %s: %s", short(text), why), hint, text)
 }
 
 func (f *findings) note(at specs.Pos, text, why, hint string) {
-	f.say(at, specs.Warning, codeNote, fmt.Sprintf("note: %s: %s", short(text), why), hint, runes(text))
+	f.say(at, specs.Warning, codeNote, fmt.Sprintf("note: %s: %s", short(text), why), hint, text)
 }
 
 // refuse stops the import, unless the rest was asked for: then the caller denies instead, and the remark says so.
 func (f *findings) refuse(at specs.Pos, text, why, hint string) {
 	if f.skip {
-		f.say(at, specs.Warning, codeRefused, fmt.Sprintf("denied instead: %s: %s", short(text), why), hint, runes(text))
+		f.say(at, specs.Warning, codeRefused, fmt.Sprintf("denied instead: %s: %s", short(text), why), hint, text)
 		return
 	}
-	f.fail(at, fmt.Sprintf("refused: %s: %s", short(text), why), cmp.Or(hint, "--skip-invalid imports the rest and denies instead"), runes(text))
+	f.fail(at, fmt.Sprintf("refused: %s: %s", short(text), why),
+		cmp.Or(hint, "--skip-invalid imports the rest and denies instead"))
 }
 
 // fail is an error that no option turns into a remark.
-func (f *findings) fail(at specs.Pos, message, hint string, width int) {
-	f.say(at, specs.Error, codeRefused, message, hint, width)
+func (f *findings) fail(at specs.Pos, message, hint string) {
+	f.say(at, specs.Error, codeRefused, message, hint, "")
 }
 
 func (f *findings) err() error {
@@ -114,11 +122,6 @@ func short(s string) string {
 		return string(r[:99]) + "…"
 	}
 	return s
-}
-
-func runes(s string) int {
-	line, _, _ := strings.Cut(s, "\n")
-	return min(200, len([]rune(line)))
 }
 
 // finish writes the documents and holds them against the loader and the compiler: what is handed out can be used.

@@ -49,7 +49,7 @@ func parseJSON(f *findings, name string, data []byte) *jsonNode {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	f.open(name, data)
 	if len(data) > maxInput {
-		f.fail(specs.Pos{File: name}, "this file is larger than a settings file can be", "", 1)
+		f.fail(specs.Pos{File: name}, "this file is larger than a settings file can be", "")
 		return nil
 	}
 	if err := specs.CheckJSON(data, specs.JSONLimits{}); err != nil {
@@ -57,14 +57,14 @@ func parseJSON(f *findings, name string, data []byte) *jsonNode {
 		if bad := (*specs.JSONError)(nil); errors.As(err, &bad) {
 			at = placeAt(name, data, bad.Offset)
 		}
-		f.fail(at, "this is not strict JSON: "+message, "", 1)
+		f.fail(at, "this is not strict JSON: "+message, "")
 		return nil
 	}
 	p := &jsonPlaces{name: name, data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	p.dec.UseNumber()
 	n, err := p.value()
 	if err != nil {
-		f.fail(specs.Pos{File: name, Line: 1, Col: 1}, "this is not strict JSON: "+err.Error(), "", 1)
+		f.fail(specs.Pos{File: name, Line: 1, Col: 1}, "this is not strict JSON: "+err.Error(), "")
 		return nil
 	}
 	return n

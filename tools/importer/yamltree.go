@@ -23,7 +23,7 @@ const maxYAMLDepth = 100
 func parseYAML(f *findings, name string, data []byte) (roots []*yaml.Node) {
 	f.open(name, data)
 	if len(data) > maxInput {
-		f.fail(specs.Pos{File: name}, "this file is larger than a policy can be", "", 1)
+		f.fail(specs.Pos{File: name}, "this file is larger than a policy can be", "")
 		return nil
 	}
 	bad := func(err error) {
@@ -32,7 +32,7 @@ func parseYAML(f *findings, name string, data []byte) (roots []*yaml.Node) {
 			at.Line, _ = strconv.Atoi(m[1])
 			message = m[2]
 		}
-		f.fail(at, "this is not YAML: "+message, "", 1)
+		f.fail(at, "this is not YAML: "+message, "")
 	}
 	defer func() {
 		if r := recover(); r != nil { // the library's own faults are the file's
@@ -75,10 +75,10 @@ func (f *findings) sound(name string, n *yaml.Node, depth int) bool {
 	at := specs.Pos{File: name, Line: n.Line, Col: n.Column}
 	switch {
 	case depth > maxYAMLDepth:
-		f.fail(at, "this nests too deep", "", 1)
+		f.fail(at, "this nests too deep", "")
 		return false
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		f.fail(at, "an anchor or alias is not followed", "write the value out", 1)
+		f.fail(at, "an anchor or alias is not followed", "write the value out")
 		return false
 	}
 	seen := map[string]bool{}
@@ -86,7 +86,7 @@ func (f *findings) sound(name string, n *yaml.Node, depth int) bool {
 	for i, c := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			if c.Kind != yaml.ScalarNode || seen[c.Value] || c.Value == "<<" {
-				f.fail(specs.Pos{File: name, Line: c.Line, Col: c.Column}, fmt.Sprintf("the key %q is no plain key, or stands here twice", short(c.Value)), "", 1)
+				f.fail(specs.Pos{File: name, Line: c.Line, Col: c.Column}, fmt.Sprintf("the key %q is no plain key, or stands here twice", short(c.Value)), "")
 				ok = false
 			}
 			seen[c.Value] = true
