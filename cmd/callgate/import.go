@@ -35,7 +35,8 @@ Without --out the YAML goes to stdout. All problems of the file are reported at 
 	f.StringVar(&source, "source", "", "name of the source, first part of each tool's name (default: the server's or the file's name)")
 	f.StringVar(&out, "out", "", "folder to write source-NAME.yaml into (default: stdout)")
 	f.BoolVar(&skip, "skip-invalid", false, "leave out tools that cannot be imported and say which")
-	return a.group("import", "Documents from elsewhere", "  callgate import mcp tools-list.json --source github", cmd)
+	return a.group("import", "Documents from elsewhere", "  callgate import mcp tools-list.json --source github", cmd,
+		a.importClaudeVerb(), a.importCerbosVerb(), a.importAgentgatewayVerb())
 }
 
 func (a *app) importMCP(file, source, out string, skip bool) error {
@@ -71,25 +72,40 @@ func (a *app) importMCP(file, source, out string, skip bool) error {
 		_, err := a.Stdout.Write(got.YAML())
 		return err
 	}
-	if err := os.MkdirAll(a.path(out), 0o755); err != nil {
+	var files []specs.File
+	for _, f := range got.Files() {
+		files = append(files, specs.File{Name: f.Name, Data: f.Data})
+	}
+	if err := a.writeNew(out, files); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(a.path(out))
+	for i, f := range files {
+		a.printf("%s: %s, none allowed\n", filepath.Join(out, f.Name), plural(len(got.Sources[i].Tools), "tool"))
+	}
+	return nil
+}
+
+// writeNew writes files into a folder that it makes. One that is there and says something else is left as it is, and then
+// nothing is written at all.
+func (a *app) writeNew(dir string, files []specs.File) error {
+	if err := os.MkdirAll(a.path(dir), 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(a.path(dir))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	for _, f := range got.Files() {
+	for _, f := range files {
 		if old, err := root.ReadFile(f.Name); err == nil && string(old) != string(f.Data) {
-			return nof("%s is already there and says something else", filepath.Join(out, f.Name)).
+			return nof("%s is already there and says something else", filepath.Join(dir, f.Name)).
 				withHint("compare the two before you replace it: a changed definition is how a trusted tool turns bad")
 		}
 	}
-	for i, f := range got.Files() {
+	for _, f := range files {
 		if err := root.WriteFile(f.Name, f.Data, 0o644); err != nil {
 			return err
 		}
-		a.printf("%s: %s, none allowed\n", filepath.Join(out, f.Name), plural(len(got.Sources[i].Tools), "tool"))
 	}
 	return nil
 }
