@@ -26,7 +26,7 @@ func (g house) when(depth int) specs.Text {
 			return specs.Text{}
 		}
 		clear(g.c.memo)
-		if e := g.c.expression(text); e.program != nil && e.out.IsAssignableType(types.BoolType) {
+		if g.c.check(use{text: specs.TextOf(text), what: "a condition", want: types.BoolType}) != nil {
 			return specs.TextOf(text)
 		}
 	}

@@ -160,7 +160,7 @@ func TestTypedConditionsLoad(t *testing.T) {
 		`path.within(args.path, "output")`, `args.count > 9007199254740993`, `args.price > 5.0`,
 		`"secret" in args.tags && args.tags.all(t, size(t) < 9)`, `has(args.mode) && args.mode == "append"`,
 		`!has(args.mode) || args.mode == "append"`, `args.?mode.orValue("replace") == "append"`,
-		`has(args.mode) ? args.mode == "x" : false`, `args.mode == "append" && has(args.mode)`,
+		`has(args.mode) ? args.mode == "append" : false`, `args.mode == "append" && has(args.mode)`,
 		`has(args.where) && args.where.host.endsWith(".example")`, `args.?where.?port.orValue(0) == 443`,
 		`has(args.where) && has(args.where.port) && args.where.port == 443`,
 		`has(args.env) && "HOME" in args.env && args.env.HOME.startsWith("/")`,

@@ -55,6 +55,9 @@ func (c *compiler) check(u use) *expr {
 	if e.usesArgs && len(c.diags) == before {
 		c.checkTools(u, e)
 	}
+	if c.diags[before:].Errors() == nil {
+		c.checkLiterals(u, e)
+	}
 	if c.diags[before:].Errors() != nil {
 		return nil
 	}
