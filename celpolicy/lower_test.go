@@ -15,7 +15,7 @@ import (
 
 // The long run is `go test ./celpolicy -run TestLowered -lower.cases 1000000000 -lower.seed 1`.
 var (
-	lowerCases = flag.Int("lower.cases", 40_000, "random cases of lowered expressions against cel-go")
+	lowerCases = flag.Int("lower.cases", 20_000, "random cases of lowered expressions against cel-go")
 	lowerSeed  = flag.Uint64("lower.seed", 20261203, "seed of these cases")
 )
 
