@@ -133,7 +133,7 @@ func (c *crossChecker) schema(s Schema, err error, name string) {
 	if !errors.As(err, &bad) {
 		bad = &SchemaError{Msg: err.Error()}
 	}
-	c.fault(s.At(bad.Pointer), 1, "bad-schema", name+": "+bad.Msg, "")
+	c.fault(s.At(bad.Pointer), 1, "bad-schema", name+": "+bad.Msg, bad.Hint)
 }
 
 // At gives the place of the value at a JSON pointer of the schema, or of the nearest value around it.

@@ -28,6 +28,7 @@ type Validator struct {
 type SchemaError struct {
 	Pointer string // where in the schema, as a JSON pointer
 	Msg     string
+	Hint    string // what to do about it, "" when the message says all
 }
 
 func (e *SchemaError) Error() string {
@@ -74,7 +75,10 @@ func (e *ArgError) Unwrap() error { return e.err }
 const noArguments = `{"type":"object","properties":{},"additionalProperties":false}`
 
 // schemaURL is where the one schema of a compiler lives; nothing is ever fetched from it.
-const schemaURL = "callgate:schema"
+const (
+	schemaBase = "callgate://own/"
+	schemaURL  = schemaBase + "schema"
+)
 
 // Steps bound one validation: so many, and so many more for each value inside the value. Real calls take a few per
 // value; a schema whose parts refer to each other twice per level would take 2^depth.
@@ -134,7 +138,11 @@ func (noLoader) Load(url string) (any, error) { return nil, &outsideRefError{url
 type outsideRefError struct{ url string }
 
 func (e *outsideRefError) Error() string {
-	return "the schema refers to " + quoted(e.url) + ", outside itself; references must stay inside the schema"
+	return "the schema refers to " + quoted(strings.TrimPrefix(e.url, schemaBase)) + ", outside itself; references must stay inside the schema"
+}
+
+func (e *outsideRefError) schemaError() *SchemaError {
+	return &SchemaError{Msg: e.Error(), Hint: "nothing is read from a file or an address: copy the other schema into $defs and refer to it as #/$defs/NAME"}
 }
 
 type stepCounter struct{ left int }
@@ -168,14 +176,14 @@ func countValues(v any) int {
 func schemaError(err error) *SchemaError {
 	var outside *outsideRefError
 	if errors.As(err, &outside) {
-		return &SchemaError{Msg: outside.Error()}
+		return outside.schemaError()
 	}
 	var load *jsonschema.LoadURLError
 	if errors.As(err, &load) {
 		if errors.As(load.Err, &outside) {
-			return &SchemaError{Msg: outside.Error()}
+			return outside.schemaError()
 		}
-		return &SchemaError{Msg: (&outsideRefError{load.URL}).Error()}
+		return (&outsideRefError{load.URL}).schemaError()
 	}
 	var meta *jsonschema.SchemaValidationError
 	if errors.As(err, &meta) {
