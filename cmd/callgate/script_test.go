@@ -112,7 +112,10 @@ func TestScripts(t *testing.T) {
 }
 
 func play(t *testing.T, file, text, store string) {
-	vars := map[string]string{"CALLGATE_STORE": "", "CALLGATE_USER": "tess", "TZ": "UTC", "CALLGATE_DEBUG": "1"}
+	vars := map[string]string{"CALLGATE_STORE": "", "CALLGATE_USER": "tess", "TZ": "UTC", "CALLGATE_DEBUG": "1",
+		// The race detector keeps a process for a second after it has exited, to hear of late goroutines. The program waits for
+		// none: what has not happened by then happens to no user either.
+		"GORACE": "atexit_sleep_ms=10"}
 	if store == "postgres" {
 		vars["CALLGATE_STORE"] = persistencetest.Postgres(t)
 	}
@@ -307,7 +310,7 @@ func isFile(p string) bool {
 
 func environ(ts *testscript.TestScript) []string {
 	var out []string
-	for _, k := range []string{"PATH", "HOME", "CALLGATE_STORE", "CALLGATE_USER", "TZ", "WORK"} {
+	for _, k := range []string{"PATH", "HOME", "CALLGATE_STORE", "CALLGATE_USER", "TZ", "WORK", "GORACE"} {
 		out = append(out, k+"="+ts.Getenv(k))
 	}
 	return out
