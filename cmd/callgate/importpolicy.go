@@ -31,17 +31,17 @@ func (p *policyImport) options() importer.Options {
 	return importer.Options{Source: specs.SourceName(p.source), SkipInvalid: p.skip, Root: p.root, Home: p.home}
 }
 
-const remarksHelp = `Every line that is not carried over as it stands is told on stderr with its place, why, and what to do: left out (it could
-only have allowed), stricter (it refuses or asks more than it did), denied instead. What could deny and is not understood
-refuses the import.`
+const remarksHelp = `Every line that is not carried over as it stands is told on stderr with its place, why, and what to do: left
+out (it could only have allowed), stricter (it refuses or asks more than it did), denied instead. What could
+deny and is not understood refuses the import.`
 
 func (a *app) importClaudeVerb() *cobra.Command {
 	p := &policyImport{}
 	cmd := &cobra.Command{
 		Use:   "claude-settings FILE",
 		Short: "Rules from a settings.json of Claude Code",
-		Long: `Reads the permissions of a settings file: deny before ask, ask before allow, and the default mode for the rest. The tools of
-Claude Code become stand-ins of a source, its lines rules that hold for one profile.
+		Long: `Reads the permissions of a settings file: deny before ask, ask before allow, and the default mode for the
+rest. The tools of Claude Code become stand-ins of a source, its lines rules that hold for one profile.
 
 ` + remarksHelp,
 		Example: "  callgate import claude-settings .claude/settings.json --root \"$PWD\" --home \"$HOME\" --out my-gate",
@@ -66,8 +66,9 @@ func (a *app) importCerbosVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cerbos DIR",
 		Short: "A ceiling from a folder of Cerbos policies",
-		Long: `Reads resource, principal and role policies with their derived roles, variables and constants. Action A on a resource of kind
-K becomes the tool SOURCE.K.A. What no rule allows is denied, as there; the rules grant nothing beyond their source.
+		Long: `Reads resource, principal and role policies with their derived roles, variables and constants. Action A on a
+resource of kind K becomes the tool SOURCE.K.A. What no rule allows is denied, as there; the rules grant
+nothing beyond their source.
 
 ` + remarksHelp,
 		Example: "  callgate import cerbos policies --out my-gate",
@@ -90,8 +91,8 @@ func (a *app) importAgentgatewayVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agentgateway FILE",
 		Short: "A ceiling from the MCP authorization of an agentgateway configuration",
-		Long: `Reads mcpAuthorization rules of a configuration, or AgentgatewayPolicy resources. They become a ceiling over the tools of one
-source, which callgate import mcp brings.
+		Long: `Reads mcpAuthorization rules of a configuration, or AgentgatewayPolicy resources. They become a ceiling over
+the tools of one source, which callgate import mcp brings.
 
 ` + remarksHelp,
 		Example: "  callgate import agentgateway config.yaml --source wiki --out my-gate",
