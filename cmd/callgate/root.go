@@ -84,7 +84,7 @@ Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 waiting for a person, 4 system 
 		}
 	}
 	add(groupWrite, a.initVerb(), a.validateVerb(), a.testVerb(), a.explainVerb(), a.toolsVerb(), a.schemaVerb(),
-		a.machineVerb(), a.importVerb())
+		a.machineVerb(), a.importVerb(), a.fmtVerb())
 	add(groupRun, a.runVerb(), a.callVerb(), a.runsVerb())
 	add(groupPeople, a.approvalsVerb(), a.journalVerb(), a.workspaceVerb())
 	add(groupOperate, a.bundleVerb(), a.migrateVerb(), a.doctorVerb())
