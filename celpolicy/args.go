@@ -38,7 +38,7 @@ type member struct {
 const maxFew = 8
 
 // ParseArgs reads a call's arguments: strict JSON, an object; absent ones are {}. Give them to Input.Parsed where one call
-// is decided more than once.
+// is decided more than once. The bytes must not change while they are in use.
 func ParseArgs(raw json.RawMessage) (*Args, error) {
 	a := &Args{raw: raw}
 	if len(raw) == 0 {

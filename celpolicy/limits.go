@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -229,7 +230,8 @@ func kindOf(v any) kinds {
 	}
 }
 
-// maxRationalText keeps a number with a huge exponent from becoming a number of a million digits.
+// maxRationalText bounds the text of a number that is compared exactly. A huge exponent would make a million digits of a
+// few characters, so it must also be a number that a double comes near to.
 const maxRationalText = 64
 
 // rational reads a number exactly; nil for anything else.
@@ -240,7 +242,7 @@ func rational(v any) *big.Rat {
 	case float64:
 		return new(big.Rat).SetFloat64(v)
 	case json.Number:
-		if len(v) > maxRationalText {
+		if near, err := v.Float64(); len(v) > maxRationalText || err != nil || near == 0 && strings.ContainsAny(string(v), "eE") {
 			return nil
 		}
 		if n, ok := new(big.Rat).SetString(string(v)); ok {
@@ -256,6 +258,9 @@ func sameJSON(a, b any) bool {
 		return x.Cmp(y) == 0
 	}
 	switch a := a.(type) {
+	case json.Number:
+		b, ok := b.(json.Number)
+		return ok && a == b
 	case string:
 		b, ok := b.(string)
 		return ok && a == b

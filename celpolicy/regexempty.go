@@ -5,6 +5,9 @@ import "regexp/syntax"
 // matchesNothing says that a regular expression certainly matches no text at all: `a^`, `$x`, `[^\s\S]`. False means
 // that it may match something.
 func matchesNothing(pattern string) bool {
+	if size, err := regexSize(pattern); err != nil || size > maxRegexProgram {
+		return false // the pattern itself is refused
+	}
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return false
@@ -31,10 +34,10 @@ type emptyWalk struct {
 
 // reaches says whether some text leads from a state to a match. Word boundaries and line ends count as possible.
 func (w *emptyWalk) reaches(start emptyState) bool {
-	todo := []emptyState{start}
-	for len(todo) > 0 {
-		s := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	ahead := []emptyState{start}
+	for len(ahead) > 0 {
+		s := ahead[len(ahead)-1]
+		ahead = ahead[:len(ahead)-1]
 		if w.seen[s] {
 			continue
 		}
@@ -47,7 +50,7 @@ func (w *emptyWalk) reaches(start emptyState) bool {
 		case syntax.InstFail:
 			continue
 		case syntax.InstAlt, syntax.InstAltMatch:
-			todo = append(todo, emptyState{inst.Arg, s.begun, s.ended})
+			ahead = append(ahead, emptyState{inst.Arg, s.begun, s.ended})
 		case syntax.InstEmptyWidth:
 			op := syntax.EmptyOp(inst.Arg)
 			if op&syntax.EmptyBeginText != 0 && s.begun {
@@ -65,7 +68,7 @@ func (w *emptyWalk) reaches(start emptyState) bool {
 			}
 			next.begun = true
 		}
-		todo = append(todo, next)
+		ahead = append(ahead, next)
 	}
 	return false
 }

@@ -8,7 +8,7 @@ import (
 // both gives the form of values that two forms take: what allOf means, and a schema beside its $ref.
 func (f *form) both(g *form) *form {
 	out := &form{limits: f.limits.both(g.limits), why: cmp.Or(f.why, g.why),
-		fields: mergeForms(f.fields, g.fields, (*form).both), extra: f.extra, elem: f.elem}
+		fields: f.mergeFields(g, asItIs, (*form).both), extra: f.extra, elem: f.elem}
 	if len(f.must)+len(g.must) > 0 {
 		out.must = maps.Clone(f.must)
 		if out.must == nil {
@@ -38,7 +38,8 @@ func (f *form) both(g *form) *form {
 }
 
 // either gives the form of values that one of two forms takes: what anyOf and oneOf mean. A property that only one branch
-// declares keeps the type which that branch gives it, and is required only when every branch requires it.
+// declares keeps the type which that branch gives it, but not its limits: the other branch lets any value in there, unless
+// it takes no property that it does not declare. It is required only when every branch requires it.
 func (f *form) either(g *form) *form {
 	out := &form{limits: f.limits.either(g.limits), why: cmp.Or(f.why, g.why)}
 	switch {
@@ -47,7 +48,7 @@ func (f *form) either(g *form) *form {
 	case g.kinds&kindObject == 0:
 		out.fields, out.must, out.extra, out.closed = f.fields, f.must, f.extra, f.closed
 	default:
-		out.fields = mergeForms(f.fields, g.fields, (*form).either)
+		out.fields = f.mergeFields(g, unlessClosed, (*form).either)
 		for name := range f.must {
 			if g.must[name] {
 				if out.must == nil {
@@ -78,18 +79,53 @@ func (f *form) either(g *form) *form {
 	return out
 }
 
-func mergeForms(a, b map[string]*form, merge func(*form, *form) *form) map[string]*form {
-	if len(a) == 0 {
-		return b
+// mergeFields joins the properties of two forms; alone is what becomes of one that only one of them declares.
+func (f *form) mergeFields(g *form, alone func(v, other *form) *form, merge func(*form, *form) *form) map[string]*form {
+	if len(f.fields)+len(g.fields) == 0 {
+		return nil
 	}
-	out := maps.Clone(a)
-	for name, g := range b {
-		if f, ok := out[name]; ok {
-			g = merge(f, g)
+	out := make(map[string]*form, len(f.fields)+len(g.fields))
+	for name, v := range f.fields {
+		if w, ok := g.fields[name]; ok {
+			out[name] = merge(v, w)
+		} else {
+			out[name] = alone(v, g)
 		}
-		out[name] = g
+	}
+	for name, w := range g.fields {
+		if _, ok := f.fields[name]; !ok {
+			out[name] = alone(w, f)
+		}
 	}
 	return out
+}
+
+func asItIs(v, _ *form) *form { return v }
+
+// unlessClosed is what a branch's property is where another branch does not declare it.
+func unlessClosed(v, other *form) *form {
+	if other.closed == extraNone {
+		return v
+	}
+	return v.bare()
+}
+
+// bare is a form of the same types without their limits, all the way down.
+func (f *form) bare() *form {
+	if f == nil || f.isBare {
+		return f
+	}
+	out := *f
+	out.limits, out.isBare = anything(), true
+	out.kinds = f.kinds
+	if f.fields != nil {
+		out.fields = make(map[string]*form, len(f.fields))
+		for name, v := range f.fields {
+			out.fields[name] = v.bare()
+		}
+	}
+	out.extra, out.elem = f.extra.bare(), f.elem.bare()
+	return &out
 }
 
 // position says where a value stands: an argument and its members are known by path, so that an object there can be typed
@@ -160,7 +196,7 @@ func (f *form) array(s *shape) {
 
 func (f *form) object(s *shape, at position) {
 	switch {
-	case f.fields != nil && f.kinds == kindAny, f.fields != nil:
+	case f.fields != nil:
 	case f.extra != nil && f.closed != extraNone:
 		s.kind, s.elem = shapeMap, f.extra.shape(inList)
 		return

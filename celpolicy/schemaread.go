@@ -36,6 +36,7 @@ type form struct {
 	extra  *form // what other properties hold; nil: nobody says
 	closed extraRule
 	elem   *form // nil: nobody says
+	isBare bool
 }
 
 // extraRule is what is known about properties that are not declared.
@@ -329,6 +330,9 @@ func (r *schemaReader) object(f *form, s map[string]any, in func(any) *form) {
 		} else {
 			every = every.either(f.extra)
 		}
+	}
+	if !said {
+		every = every.bare() // a name that no pattern is for may hold anything
 	}
 	f.extra, f.closed = every, extraSome
 }

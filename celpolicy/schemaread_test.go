@@ -141,3 +141,80 @@ func TestLimitsNeverLeaveOut(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsOfPropertiesNeverLeaveOut: the same for what a schema says about properties, whoever says it: a branch that may not
+// hold, a condition, a pattern of names.
+func TestLimitsOfPropertiesNeverLeaveOut(t *testing.T) {
+	t.Parallel()
+	parts := []string{`{}`, `{"type":"object"}`, `{"properties":{"k":{"const":"a"}}}`, `{"properties":{"k":{"const":"b"},"n":{"type":"integer","maximum":3}},"required":["k"]}`,
+		`{"properties":{"o":{"properties":{"k":{"enum":["a"]}}}}}`, `{"properties":{"n":{"minimum":2}},"additionalProperties":false}`, `{"patternProperties":{"^k":{"enum":["a","b"]}}}`,
+		`{"patternProperties":{"^x":{"const":"a"}}}`, `{"additionalProperties":{"enum":["a",2]}}`, `{"type":"string"}`, `{"properties":{"l":{"items":{"properties":{"k":{"const":"a"}}}}}}`,
+		`{"properties":{"k":{"maxLength":1}},"additionalProperties":{"enum":["a",2]}}`}
+	values := []string{`{}`, `{"k":"a"}`, `{"k":"b"}`, `{"k":"cc"}`, `{"n":1}`, `{"n":2}`, `{"n":9}`, `{"k":"b","n":9}`, `{"o":{"k":"a"}}`, `{"o":{"k":"z"}}`, `{"x":"a"}`, `{"x":"z"}`, `{"y":"z"}`, `{"y":2}`, `{"l":[{"k":"a"}]}`, `{"l":[{"k":"z"}]}`, `{"k":"a","y":"z"}`}
+	var schemas []string
+	for _, a := range parts {
+		for _, b := range parts {
+			schemas = append(schemas, `{"allOf":[`+a+`,`+b+`]}`, `{"anyOf":[`+a+`,`+b+`]}`, `{"oneOf":[`+a+`,`+b+`]}`, `{"if":`+a+`,"then":`+b+`}`, `{"if":{"required":["n"]},"then":`+a+`,"else":`+b+`}`,
+				`{"dependentSchemas":{"n":`+a+`},"allOf":[`+b+`]}`)
+		}
+	}
+	for _, schema := range schemas {
+		v, err := specs.Schema{Raw: json.RawMessage(schema)}.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := readShape(`{"properties":{"a":` + schema + `}}`).fields["a"]
+		for _, raw := range values {
+			value, err := specs.DecodeJSON([]byte(raw), specs.JSONLimits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.ValidateValue(value) == nil && !takesAll(s, value) {
+				t.Errorf("%s takes %s, its limits do not", schema, raw)
+			}
+		}
+	}
+}
+
+// takesAll holds a value and all inside it against limits. Types are left aside: where a branch declares a property, the
+// others are read as if they meant the same one.
+func takesAll(s *shape, v any) bool {
+	if s == nil || s.absent {
+		return true
+	}
+	if s.limits != nil {
+		l := *s.limits
+		l.kinds = kindAny
+		if !l.takes(v) {
+			return false
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if s.kind == shapeObject && s.fields[name] != nil && !takesAll(s.fields[name], member) || s.kind == shapeMap && !takesAll(s.elem, member) {
+				return false
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if s.kind == shapeList && !takesAll(s.elem, e) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// TestNumbersOfHugeExponentsAreNotCompared: a few characters must not become a number of a million digits.
+func TestNumbersOfHugeExponentsAreNotCompared(t *testing.T) {
+	t.Parallel()
+	for text, exact := range map[json.Number]bool{"1e999999": false, "1e-999999": false, "0e-999999": false, "1e308": true, "1e-300": true, "0": true, "0.0": true, "123456789012345678901234567890": true} {
+		if got := rational(text) != nil; got != exact {
+			t.Errorf("%s is compared exactly: %t, want %t", text, got, exact)
+		}
+	}
+	if l := readShape(`{"properties":{"a":{"enum":[1e400]}}}`).fields["a"].limits; l != nil && !l.takes(json.Number("1e400")) {
+		t.Error("a listed number of a huge exponent is not taken")
+	}
+}

@@ -33,7 +33,7 @@ func parseBash(spec string) bashPattern {
 
 // allows gives the expression over a whole command that may run.
 func (p bashPattern) allows() string {
-	return "^" + p.join(regexp.QuoteMeta, shellSafe) + p.tail("(?: "+shellSafe+")?", shellSafe, "") + "$"
+	return "^" + p.join(regexp.QuoteMeta, shellSafe) + p.tail("(?: "+shellSafe+")?", "") + "$"
 }
 
 // denies gives the expression that is looked for in a command line.
@@ -52,7 +52,7 @@ func (p bashPattern) denies() string {
 		}
 		return out
 	}
-	return shellWord + p.join(loose, `(?s:.*)`) + p.tail(shellBound, "", shellEnd)
+	return shellWord + p.join(loose, `(?s:.*)`) + p.tail(shellBound, shellEnd)
 }
 
 func (p bashPattern) join(literal func(string) string, star string) string {
@@ -63,13 +63,13 @@ func (p bashPattern) join(literal func(string) string, star string) string {
 	return strings.Join(out, star)
 }
 
-// tail ends an expression: for a prefix, for a pattern that ends in a star, for an exact one.
-func (p bashPattern) tail(prefix, star, exact string) string {
+// tail ends an expression: for a prefix, and for an exact one. A star at the end needs none.
+func (p bashPattern) tail(prefix, exact string) string {
 	switch {
 	case p.prefix:
 		return prefix
 	case p.parts[len(p.parts)-1] == "":
-		return star[:0]
+		return ""
 	}
 	return exact
 }
