@@ -58,3 +58,34 @@ func Example() {
 	// true false writer/tools.allow allows it
 	// true true A person looks at memory.md first.
 }
+
+// A Surface is the policy as one run meets it. It is asked for the model's list once a turn and for a short answer before each
+// call; Resolve gives the whole decision, with reasons and budgets, where that is wanted.
+func ExamplePolicy_Surface() {
+	b, err := specs.LoadFiles([]specs.File{{Name: "bundle.yaml", Data: []byte(bundle)}}, specs.LoadOptions{NoCatalog: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	policy, err := celpolicy.Compile(b)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	surface := policy.Surface(celpolicy.Input{Run: celpolicy.RunFacts{ID: "run-1", Profile: "writer"}, User: celpolicy.UserFacts{ID: "ann"}})
+	fmt.Println(surface.Visible(&celpolicy.Moment{}))
+	for _, path := range []string{"drafts/a.md", "memory.md"} {
+		raw := []byte(`{"path": "` + path + `"}`)
+		args, err := celpolicy.ParseArgs(raw)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		a := surface.Check("notes.write", &celpolicy.Moment{Args: raw, Parsed: args})
+		fmt.Println(a.Callable, a.ApprovalRequired, a.Rule)
+	}
+	// Output:
+	// [notes.write]
+	// true false writer/tools.allow
+	// true true drafts/only-drafts
+}
